@@ -12,7 +12,7 @@ export PYTHONUTF8 := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock dashboard openapi plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity pictures release clean
+.PHONY: help run test test-slow test-editors test-fleet test-all setup check lint types docs platforms format lock dashboard openapi reference plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity pictures release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,10 +27,10 @@ SEED := $(or $(SEED),$(shell date +%s))
 PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
 test: $(VENV)/.installed-dev ## Install everything for development and run the tests, but for what test-all adds
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (slow or soak or editors or vllm)' $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (slow or soak or editors or vllm or fleet)' $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm)' $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet)' $(ARGS)
 
 # Tests of one editor share its window and go on where the one before stopped: in the order of their file.
 EDITORS = $(BIN)/pytest -q -rs -p no:randomly
@@ -38,8 +38,12 @@ EDITORS = $(BIN)/pytest -q -rs -p no:randomly
 test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), one after the other
 	@$(EDITORS) -m editors $(ARGS)
 
-test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, rehearsal
-	@.ci/parts test test-slow test-editors test-vllm rehearse $(PARTS)
+# One cluster at a time, and each file in its order: a fleet is brought up once, and ended by the last test.
+test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
+	@$(BIN)/pytest -q -rs -p no:randomly tests/fleet $(ARGS)
+
+test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
+	@.ci/parts test test-slow test-editors test-vllm test-fleet rehearse $(PARTS)
 
 setup: $(VENV)/.installed-dev ## Make .venv with everything for development
 
@@ -53,12 +57,12 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml requirements/lock.txt
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[local]'
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml lab/pyproject.toml requirements/lock.txt
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml lab/pyproject.toml requirements/lock.txt requirements/docs.txt
 	@echo "installing Foretype for development (about two minutes the first time)"
-	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]' -e lab
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]' -e lab -r requirements/docs.txt
 	@touch $@ $(VENV)/.installed
 
-check: lint types ## Format, lint, import rules and types, as CI runs them
+check: lint types docs ## Format, lint, import rules, types and pages, as CI runs them
 
 lint: $(VENV)/.installed-dev ## ruff and the import rules
 	@$(BIN)/ruff format --check .
@@ -67,6 +71,9 @@ lint: $(VENV)/.installed-dev ## ruff and the import rules
 
 types: $(VENV)/.installed-dev ## pyright, strict
 	@$(BIN)/pyright
+
+docs: $(VENV)/.installed-dev ## Build the pages into build/docs; a broken link or heading fails it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 platforms: $(VENV)/.installed-dev ## Types of `foretype use` and the editor's side on macOS, Windows and Linux (a minute; part of test-slow)
 	@$(BIN)/pytest -q tests/test_platforms.py
@@ -77,10 +84,11 @@ format: $(VENV)/.installed-dev ## Format the code and mend what ruff can
 bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 	@$(BIN)/foretype bench latency
 
-soak: $(VENV)/.installed-dev ## Fifty kills of each kind, five of vLLM, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
+soak: $(VENV)/.installed-dev ## Fifty kills of each kind, twenty of each in a fleet, five of vLLM, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
 	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/lab/test_telemetry_events.py
 	@FORETYPE_SOAK_EVENTS=1000000 $(BIN)/pytest -q tests/backend/test_admission.py
 	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
+	@FORETYPE_SOAK_ROUNDS=20 $(BIN)/pytest -q -s -p no:randomly tests/fleet/test_gateways.py
 	@test -x .venv-vllm/bin/python || { echo "vLLM was not killed: make vllm-env, then make soak again"; exit 1; }
 	@FORETYPE_SOAK_SEED=$$(date +%s) .venv-vllm/bin/python -m pytest -q -s -p no:unraisableexception tests/vllm -m "vllm and soak"
 
@@ -116,17 +124,21 @@ jupyter-env: ## Make .venv-jupyter with JupyterLab, Notebook 7 and our extension
 e2e-jupyter: $(VENV)/.installed-dev jupyter-env ## JupyterLab and Notebook 7 in Chromium
 	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_jupyter.py tests/e2e/editors/test_jupyter_sessions.py
 
-lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
+lock: $(VENV)/.installed-dev ## Write requirements/lock.txt from pyproject.toml; what is pinned stays (ARGS=--upgrade renews all)
 	@$(BIN)/python -m pip install -q pip-tools
-	@$(BIN)/pip-compile -q --upgrade --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-	    --no-emit-trusted-host --extra dev --extra mutants -o requirements/lock.txt pyproject.toml
-	@sed -i '/^foretype @/d' requirements/lock.txt
+	@$(BIN)/pip-compile -q $(ARGS) --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	    --no-emit-trusted-host --extra dev --extra mutants -o requirements/lock.txt pyproject.toml requirements/docs.txt
+	@sed -i -e '/^foretype @/d' -e '/^#/d' -e '/^$$/d' requirements/lock.txt
+	@sed -i '1i # The exact versions that are tested. Made from pyproject.toml by `make lock`; used as pip constraints.' requirements/lock.txt
 
 dashboard: ## Write deploy/grafana/foretype.json anew from dashboard.py beside it
 	@$(PYTHON) deploy/grafana/dashboard.py
 
 plan-page: $(VENV)/.installed-dev ## Write the planner's formulas as JavaScript, for its page
 	@$(BIN)/python -m foretype_plan.translate
+
+reference: $(VENV)/.installed-dev ## Write docs/reference/ anew from what the code says of itself
+	@$(BIN)/python -m foretype_lab.reference docs/reference
 
 openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway's doors
 	@$(BIN)/python -m foretype_backend.start.openapi docs/openapi.json
@@ -165,8 +177,8 @@ mutants: $(VENV)/.installed-dev ## Break the code in 275 places, one at a time, 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
 	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception tests/vllm -m "vllm and not soak"
 
-gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER)
-	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)")
+gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER); PROFILES=1 for the profiles of deploy/
+	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)") $(if $(PROFILES),--profiles)
 
 rehearse: $(VENV)/.installed-dev ## Start what deploy/ names, without rights, with the real PostgreSQL, Redis and vLLM, and work with it (as root)
 	@test -x "$${FORETYPE_VLLM_VENV:-.venv-vllm}/bin/python" || { echo "make vllm-env first: the rehearsal serves with the real vLLM"; exit 1; }
@@ -176,11 +188,17 @@ parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformer
 	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (lab/README.md)"; exit 1; }
 	@for engine in openvino llamacpp vllm; do $(TRAIN)/bin/foretype models parity --engine $$engine --store "$(STORE)" || exit 1; done
 
-pictures: $(VENV)/.installed ## Remake the pictures of docs/use.md: what `foretype use` writes on this machine, in 80 columns
+pictures: $(VENV)/.installed ## Remake the pictures of README, docs/use.md (what `foretype use` writes in 80 columns) and docs/capacity.md (its pages in Chromium)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/foretype demo --keys 140 --speed 0 --state-dir "$$folder" --svg docs/demo.svg && \
 	$(BIN)/foretype use --state-dir "$$folder" --folder "$$folder" --svg docs/use.svg && \
 	$(BIN)/foretype use "$$($(BIN)/python -c 'from foretype_models.artifacts import locate; print(locate().path)')" \
-		--grammar foretype-1 --anyway --state-dir "$$folder" --svg docs/use-file.svg
+		--grammar foretype-1 --anyway --state-dir "$$folder" --svg docs/use-file.svg && \
+	$(BIN)/foretype simulate --day --json > "$$folder/day.json" && \
+	$(BIN)/foretype simulate --scenario routing --json > "$$folder/routing.json" && \
+	$(BIN)/foretype simulate --validate --json > "$$folder/validated.json" && \
+	$(BIN)/python tests/e2e/playground/picture_plan.py docs && \
+	$(BIN)/python tests/e2e/playground/picture_simulate.py docs "$$folder/routing.json" "$$folder/day.json" "$$folder/validated.json"
 
 release: $(VENV)/bin/python ## Everything that a version consists of into dist/: wheels, editors' packages, bills of materials, checksums (node 20)
 	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release

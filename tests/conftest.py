@@ -18,10 +18,17 @@ HERE = Path(__file__).parent
 EDITORS = (HERE / "e2e" / "editors", HERE / "e2e" / "playground")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if any(folder in item.path.parents for folder in EDITORS):
+        item.add_marker(pytest.mark.editors)
+
+
+@pytest.hookimpl(trylast=True)  # a room's own limits are marked by then
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if any(folder in item.path.parents for folder in EDITORS):
-            item.add_marker(pytest.mark.editors)
+        marked, hangs_s = item.get_closest_marker("timeout"), float(config.getini("timeout"))
+        if marked is not None and marked.args[0] < hangs_s and config.getoption("timeout") is None:
+            item.add_marker(pytest.mark.timeout(hangs_s), append=False)
 
 
 def pytest_collection_finish() -> None:

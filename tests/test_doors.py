@@ -20,6 +20,8 @@ STARTERS = {
     "retrieval/foretype_retrieval/embedder_process.py": "the embedding process",
     "backend/foretype_backend/engines/embedded/process.py": "the engine's process",
     "backend/foretype_backend/operations/workers.py": "the gateway's workers",
+    "backend/foretype_backend/fleet/ray/engine_process.py": "a replica's `vllm serve`",
+    "backend/foretype_backend/fleet/ray/head.py": "Ray's head, by `foretype fleet up`",
 }
 """Modules of what users and operators run that start processes, and which. Benches and the laboratory start what they measure."""
 

@@ -23,6 +23,7 @@ PACKAGES = {
     "backend/foretype_backend": "BackendError",
     "models/foretype_models": "ModelsError",
     "eval/foretype_eval": "EvalError",
+    "plan/foretype_plan": "PlanError",
     "lab/foretype_lab": "LabError",
 }
 """Package to the base of all that it raises."""
@@ -82,6 +83,7 @@ def test_the_tree_in_the_docstring_is_the_tree(package: str):
         for name, one in vars(errors).items()
         if isinstance(one, type) and issubclass(one, BaseException) and one.__module__ == errors.__name__
     }
+    assert made.keys() <= set(getattr(errors, "__all__", made)), "one that the module does not offer"
     made.pop("ForetypeError", None)
     assert set(tree) - {"ForetypeError"} == set(made)
     for name, one in made.items():

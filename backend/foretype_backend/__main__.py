@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from foretype_wire.garbage_collection import spare_start_and_end
+
+spare_start_and_end()
+
 import typer
 
 from foretype_backend.start.cli import serve

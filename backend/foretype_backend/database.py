@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -30,13 +30,14 @@ from foretype_backend.errors import StoreError
 
 __all__ = [
     "Schema",
+    "as_store_error",
     "explain",
     "file_of",
     "is_there",
     "look",
-    "mapped",
     "migrate",
     "open_database",
+    "open_later",
     "open_to_read",
     "place_of",
     "url_of",
@@ -95,8 +96,13 @@ def is_there(given: str, field: str) -> bool:
     return file is None or file.exists()
 
 
-async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> AsyncEngine:
+async def open_database(
+    given: str, schema: Schema, *, upgrade: bool = True, connect_s: int | None = None
+) -> AsyncEngine:
     """Open a store, and bring its tables to this version.
+
+    Args:
+        connect_s: how long it may take to be connected to; by default as long as the system allows.
 
     Raises:
         StoreError: it cannot be reached, read or written, was written by a newer version, or its tables are not what
@@ -104,9 +110,15 @@ async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> 
     """
     url = url_of(given, schema.field)
     place = place_of(url)
-    async with mapped(place):
-        await asyncio.to_thread(_bring_up, url, schema, place, upgrade)
+    async with as_store_error(place):
+        patient = url if connect_s is None else url.update_query_dict({"connect_timeout": str(connect_s)})
+        await asyncio.to_thread(_bring_up, patient, schema, place, upgrade)
     return _engine(url)
+
+
+def open_later(given: str, schema: Schema) -> AsyncEngine:
+    """A store that is connected to when it is first used. Raises StoreError: it is no URL of one."""
+    return _engine(url_of(given, schema.field))
 
 
 async def open_to_read(given: str, schema: Schema) -> AsyncEngine:
@@ -118,7 +130,7 @@ async def open_to_read(given: str, schema: Schema) -> AsyncEngine:
     url = url_of(given, schema.field)
     place, engine = place_of(url), _engine(url)
     try:
-        async with mapped(place), engine.connect() as connection:
+        async with as_store_error(place), engine.connect() as connection:
             plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
             await plain.run_sync(migrate, schema, place, False)
     except BaseException:
@@ -141,12 +153,18 @@ def _bring_up(url: URL, schema: Schema, place: str, upgrade: bool) -> None:
 
 
 @asynccontextmanager
-async def mapped(place: str) -> AsyncGenerator[None]:
+async def as_store_error(place: str) -> AsyncGenerator[None]:
     """Whatever a driver raises inside becomes a StoreError."""
     try:
         yield
-    except (SQLAlchemyError, psycopg.Error, OSError) as error:
+    except (SQLAlchemyError, *_driver_errors(), OSError) as error:
         raise explain(error, place) from error
+
+
+def _driver_errors() -> tuple[type[Exception], ...]:
+    """What PostgreSQL's driver raises past SQLAlchemy; nothing where no store has needed it, for it takes 8 MiB."""
+    psycopg: Any = sys.modules.get("psycopg")
+    return () if psycopg is None else (psycopg.Error,)
 
 
 def place_of(url: URL) -> str:
@@ -186,7 +204,7 @@ async def look(given: str, schema: Schema) -> None:
         url = url.set(database=f"file:{quote(str(file))}", query={"mode": "ro", "uri": "true"})
     engine = _engine(url)
     try:
-        async with mapped(place), engine.connect() as connection:
+        async with as_store_error(place), engine.connect() as connection:
             plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
             await plain.run_sync(_look, schema, place)
     finally:

@@ -1,7 +1,7 @@
 """What can go wrong in the gateway, in one tree. Each message says what is wrong and what to do.
 
 * `BackendError`
-    * `ConfigError` (ValueError): a setting; raised by `config` and by whoever reads its files, told by commands (exit code 2)
+    * `ConfigError` (ValueError): a setting; raised by `config` and by the readers of its files, told by commands (exit code 2)
     * `StoreError`: a store of tenants or events; raised by `database`, `identity` and `telemetry`, told by commands (exit code 1)
         and by the gateway's start; while it runs, what was to be stored is kept
         * `StoreBusyError`: too much waits for it; clients are told to send again
@@ -14,6 +14,7 @@
         * `ModelFileError` (ValueError): by the readers of GGUF; told by the start
         * `EngineStartError`, `PipelineError`: by the embedded engine's process, caught on both sides of its pipe
         * `NoReplicaError`: by the router; the pool turns it into `EngineUnavailableError`
+        * `DirectoryError`: by the reader of a fleet's directory; the pool goes on with what it knew, and shows it
     * `PrefixError`
         * `EpochFileError` (ValueError): the file of salts' epochs; ends the start, or fails a purge
         * `PurgeError`: a purge that was not done; answered by its door
@@ -24,6 +25,8 @@
     * `ExperimentError`: by `experiments`; told by commands
         * `ExperimentInputError`: by the readers of an experiment's rows, and by what judges them
         * `VariantError` (ValueError): what a variant asks for cannot be; names the field
+    * `FleetError`: what Ray or its cluster does not do; raised by `fleet.ray`, told by its commands (exit code 1)
+    * `RolloutError` (ValueError): a roll-out that cannot begin, go on or be read; told by `foretype fleet`
     * `BudgetExceededError`: by `serving`, before anything was done; every door answers `rate_limited`
 
 What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequestError`.
@@ -43,6 +46,7 @@ __all__ = [
     "CacheEventsError",
     "ChunkFormatError",
     "ConfigError",
+    "DirectoryError",
     "EngineError",
     "EngineStartError",
     "EngineUnavailableError",
@@ -51,6 +55,7 @@ __all__ = [
     "ExperimentError",
     "ExperimentInputError",
     "Fault",
+    "FleetError",
     "ModelFileError",
     "NoReplicaError",
     "PipelineError",
@@ -58,6 +63,7 @@ __all__ = [
     "PrefixError",
     "PromptRefusedError",
     "PurgeError",
+    "RolloutError",
     "SaltIgnoredError",
     "StoreBusyError",
     "StoreError",
@@ -169,6 +175,10 @@ class NoReplicaError(EngineError):
     """No replica is in service."""
 
 
+class DirectoryError(EngineError):
+    """Where replicas are announced nobody answers, or what comes is no answer; the message says what is wrong with it."""
+
+
 class PrefixError(BackendError):
     """Of all that concerns shared caches and their salts."""
 
@@ -221,6 +231,10 @@ class VariantError(ExperimentError, ValueError):
         self.field = field
 
 
+class FleetError(BackendError):
+    """A fleet that is not as a command needs it; the message says what is wrong and what to do."""
+
+
 class BudgetExceededError(BackendError):
     """A request that its sender's budget does not allow; nothing was done for it.
 
@@ -231,3 +245,7 @@ class BudgetExceededError(BackendError):
     def __init__(self, outcome: Any) -> None:
         super().__init__(outcome.reason)
         self.outcome = outcome
+
+
+class RolloutError(BackendError, ValueError):
+    """A roll-out that cannot begin, go on or be read; the message says why and what to do."""

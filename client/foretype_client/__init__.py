@@ -1,4 +1,4 @@
-"""Client SDK: suggestions of a gateway for whoever builds an editor, a command or a bench (docs/sdk.md).
+"""Client SDK: suggestions of a gateway for an editor, a command or a bench (docs/sdk.md).
 
 A name is imported when it is first asked for: `import foretype_client`, and any module inside, cost what they name alone.
 """

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-import httpx
 import msgspec
 from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
 from foretype_context.prompt.plan import PlanState
+from foretype_context.prompt.profile import BLOCK_ANSWER_TOKENS
 from foretype_context.text.document import Snapshot
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from foretype_wire.messages import RequestClass
@@ -22,10 +22,10 @@ from foretype_client.session.connecting import http_base, is_loopback
 
 __all__ = ["Tiers", "stream_chat"]
 
-_TIMEOUT: Final = httpx.Timeout(10.0, read=120.0)
+_TIMEOUT_S: Final = 10.0
+_READ_TIMEOUT_S: Final = 120.0
 _ANSWER_CHARS: Final = 200_000
 _BLOCK_LINES: Final = 80
-_BLOCK_TOKENS: Final = 768
 
 
 class Tiers:
@@ -45,13 +45,13 @@ class Tiers:
             ChatRefusedError, RequestRefusedError, GatewayGoneError: there is no answer.
         """
         try:
-            assembler = await self._client.ready(10.0)
+            assembler = (await self._client.ready(10.0)).for_blocks()
         except (TokenizerFetchError, TokenizerError, UnknownGrammarError, ProfileError) as error:
             raise ChatRefusedError("no_prompt", f"no prompt can be made for this gateway: {error}") from error
         plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, block=True, now=0.0)
         plan = replace(plan, stop=msgspec.structs.replace(plan.stop, max_lines=_BLOCK_LINES))
         answer = await ask(
-            self._client.session, plan, snapshot, offset, class_=RequestClass.BLOCK, max_tokens=_BLOCK_TOKENS
+            self._client.session, plan, snapshot, offset, class_=RequestClass.BLOCK, max_tokens=BLOCK_ANSWER_TOKENS
         )
         return answer.text, answer.reason or ""
 
@@ -68,6 +68,8 @@ async def stream_chat(
         ChatRefusedError: the gateway said why.
         GatewayGoneError: it cannot be reached, or broke off.
     """
+    import httpx  # an editor that never chats does without it
+
     if not endpoint.url:
         raise GatewayGoneError("not connected to a gateway yet")
     url = f"{http_base(endpoint.url)}/v1/chat/completions"
@@ -75,11 +77,12 @@ async def stream_chat(
         headers = {"x-foretype-template": template, **endpoint.headers()}
     except TokenInClearError as error:
         raise GatewayGoneError(str(error)) from error
+    timeout = httpx.Timeout(_TIMEOUT_S, read=_READ_TIMEOUT_S)
     body = {"messages": [dict(message) for message in messages], "stream": True, "max_tokens": max_tokens}
     characters = 0
     try:
         async with (
-            httpx.AsyncClient(timeout=_TIMEOUT, trust_env=not is_loopback(url)) as http,
+            httpx.AsyncClient(timeout=timeout, trust_env=not is_loopback(url)) as http,
             http.stream("POST", url, json=body, headers=headers) as response,
         ):
             if response.status_code != 200:

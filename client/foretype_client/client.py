@@ -7,7 +7,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,9 @@ from foretype_client.policy.knobs import known_knobs
 from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, Gateway
 from foretype_client.private_gateway.finding import default_state_dir
-from foretype_client.private_gateway.starting import ensure_gateway
+from foretype_client.private_gateway.starting import START_TIMEOUT_S, ensure_gateway
+from foretype_client.session.connecting import gateways_in
+from foretype_client.session.regions import Regions
 from foretype_client.session.session import Session
 from foretype_client.sources.all_sources import Sources
 from foretype_client.sources.loading import host
@@ -69,18 +71,20 @@ class ClientOptions:
     """Everything about a client that its user can choose.
 
     Attributes:
-        gateway: `ws://` or `wss://` URL of `/v1/stream`; None for the user's private gateway, started when needed.
+        gateway: `ws://` or `wss://` URL of `/v1/stream`; None for the user's private gateway, started when needed. Of several, between
+            spaces, the nearest that is healthy is used.
         token: bearer token for `gateway`.
         token_in_clear: send it over `ws://` to another machine too, for everybody on the way to read.
         state_dir: where the private gateway is registered; None is the user's state directory.
         cache_dir: where tokenizers are kept; None is the user's cache directory.
         model: model file for a private gateway that has to be started.
         start_timeout_s: how long a private gateway may take to get ready.
+        begun: a private gateway that is found or started already; waited for in place of the first look.
         client_name: name and version of the program, for the gateway's logs.
         editor: what the editor calls itself, for telemetry.
         workspaces: open folders.
         policy, flow: their own defaults.
-        sources: of snippets from other files; whoever opened them closes them.
+        sources: of snippets from other files; the caller closes them.
         local: whether to suggest, without any model, what this file and its neighbours say; reads files of `workspaces`.
         telemetry: whether to tell the gateway what became of suggestions (ids, times, lengths; see docs/telemetry.md).
             Off by default: benchmarks and one-off commands are no developer at work.
@@ -95,7 +99,8 @@ class ClientOptions:
     state_dir: Path | None = None
     cache_dir: Path | None = None
     model: Path | None = None
-    start_timeout_s: float = 60.0
+    start_timeout_s: float = START_TIMEOUT_S
+    begun: Awaitable[Endpoint] | None = field(default=None, repr=False)
     client_name: str = "foretype"
     editor: str = ""
     workspaces: Sequence[Workspace] = ()
@@ -212,7 +217,10 @@ def _same_prompts(one: Profile, other: Profile) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A session, a flow, and what makes prompts for them; `feeling` and `next_edits` are there with telemetry alone."""
+    """A session, a flow, and what makes prompts for them.
+
+    `feeling` and `next_edits` are there with telemetry alone, `regions` with several gateways.
+    """
 
     session: Session
     flow: CompletionFlow
@@ -220,6 +228,7 @@ class Client:
     sources: Sources
     feeling: Feeling | None = None
     next_edits: NextEditLog | None = None
+    regions: Regions | None = None
 
     @property
     def assembler(self) -> Assembler | None:
@@ -251,7 +260,7 @@ class Client:
         Nothing is remembered and nothing is held back, unlike in a document that is edited. Closing the iterator stops the model.
 
         Args:
-            snippets: pieces of other files that the model shall see.
+            snippets: pieces of other files for the prompt.
             max_tokens: at most so many; None for the model's own bound.
 
         Raises:
@@ -281,7 +290,7 @@ async def open_client(
             more methods than `SnippetSource` (:class:`foretype_client.sources.threaded.ThreadedSource`), and are closed in the end.
         clock: monotonic seconds, the same that the event loop counts.
         rng: spreads reconnects and makes request ids; its own by default.
-        tracing: takes spans of every suggestion, timed by `clock`; whoever opened it closes it.
+        tracing: takes spans of every suggestion, timed by `clock`; the caller closes it.
 
     Raises:
         ValueError: `options.gateway` is not a WebSocket URL.
@@ -291,14 +300,27 @@ async def open_client(
     state_dir = options.state_dir or default_state_dir()
     telemetry_dir = state_dir / "telemetry"
 
+    gateways = () if options.gateway is None else gateways_in(options.gateway)
+    regions = None
+    if len(gateways) > 1:
+        regions = Regions(gateways, options.token, options.token_in_clear, clock=clock)
+
+    begun = options.begun
+
     async def locate() -> Endpoint:
+        nonlocal begun
+        if regions is not None:
+            return await regions.locate()
+        if begun is not None:
+            first, begun = begun, None
+            return await first
         return await ensure_gateway(
             options.state_dir, model=options.model, clock=clock, timeout_s=options.start_timeout_s
         )
 
     policy = options.policy_here()
     session = Session(
-        options.gateway or "",
+        gateways[0] if gateways else "",
         token=options.token,
         token_in_clear=options.token_in_clear,
         client_name=options.client_name,
@@ -307,7 +329,7 @@ async def open_client(
         workspaces=options.workspaces,
         clock=clock,
         rng=rng,
-        locate=locate if options.gateway is None else None,
+        locate=locate if len(gateways) != 1 else None,
         cache_dir=options.cache_dir,
     )
     assemblers = Assemblers(session, clock)
@@ -357,12 +379,14 @@ async def open_client(
     await session.start()
     roots = [Path(workspace.root) for workspace in options.workspaces] if options.local and options.trusted else []
     background = [asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")]
+    if regions is not None:
+        background.append(asyncio.create_task(regions.watch(session), name="foretype regions"))
     if telemetry is not None:
         background.append(asyncio.create_task(telemetry.run(), name="foretype telemetry"))
         background[-1].add_done_callback(_telemetry_ended)
     try:
         log = None if telemetry is None else telemetry.recorder.next_edits
-        yield Client(session, flow, assemblers, asked, feeling, log)
+        yield Client(session, flow, assemblers, asked, feeling, log, regions)
     finally:
         for task in background:
             task.cancel()

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
 
 from foretype_context.text.plain import ACTS, one_line, plain
+
+if TYPE_CHECKING:  # what an editor starts prints lines at most
+    from rich.console import Console
 
 __all__ = ["console", "one_line", "plain", "say", "say_json"]
 
@@ -33,14 +33,10 @@ def say_json(value: object, *, indent: int = 0) -> None:
 
 def console(**options: Any) -> Console:
     """A console that prints text as it is: without markup, emoji codes or highlighting, and never what a terminal acts on."""
+    from foretype_context.plain_console import PlainConsole
+
     given: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, **options}
-    return _Plain(**given)
-
-
-class _Plain(Console):
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+    return PlainConsole(**given)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import profiles
 from shapes import write_shape
 
 LIMIT_S = 480.0
@@ -72,6 +73,29 @@ def lacking(package: Path) -> list[str]:
         "recomputing blocks that cannot be loaded": says("config/kv_transfer.py", "kv_load_failure_policy"),
     }
     return [name for name, there in wanted.items() if not there]
+
+
+def rows_of(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
+    """What is measured: the levers, or the profiles of deploy/ that the cards here are for."""
+    if not args.profiles:
+        return levers(args, folder, gpu)
+    gpus, memory_gb = _cards() if gpu else (0, 0.0)
+    return [
+        Lever(name, {}, (), lacks=lacks)
+        if (lacks := profiles.lacking_for(name, gpus=gpus, memory_gb=memory_gb))
+        else Lever(name, profiles.arguments_of(name, folder), ALL)
+        for name in profiles.names()
+    ]
+
+
+def _cards() -> tuple[int, float]:
+    """How many there are, and gigabytes of the smallest."""
+    asked = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return 1, 1e9  # of another maker: an engine says itself what does not fit
+    return len(said), min((int(one) * (1 << 20) / 1e9 for one in said), default=0.0)
 
 
 def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
@@ -226,6 +250,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--model", type=Path, help="folder with weights; default: random ones of a 7B's shape")
     parser.add_argument("--draft", type=Path, help="folder of the draft model")
+    parser.add_argument("--profiles", action="store_true", help="the profiles of deploy/ in place of levers")
     parser.add_argument("--own", type=Path, help="folder of the project's own model, for acceptance")
     parser.add_argument("--json", type=Path, default=Path("gpu-bench.json"), help="where the figures go")
     parser.add_argument("--only", default="", help="names of rows, separated by commas; default: all")
@@ -261,7 +286,7 @@ def _measure_all(args: argparse.Namespace, result: dict[str, Any], folder: Path,
     gpu, rows = result["gpu"], result["rows"]
     ends = began + args.seconds - RESERVE_S
     only = {name.strip() for name in args.only.split(",") if name.strip()}
-    wanted = [one for one in levers(args, folder, gpu) if not only or one.name in only]
+    wanted = [one for one in rows_of(args, folder, gpu) if not only or one.name in only]
     if not wanted:
         result["rows"]["none"] = {"failed": f"--only {args.only}: no row has such a name"}
     start_s: float | None = None

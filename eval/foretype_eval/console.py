@@ -30,7 +30,7 @@ def fail(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def progress_bars() -> Generator[Callable[[str, int, int], None]]:
-    """A bar per named step on standard error; nothing where that is no terminal."""
+    """A bar per named step on standard error; nothing if that is not a terminal."""
     bars = Progress(
         TextColumn("{task.description:<14}"),
         BarColumn(),

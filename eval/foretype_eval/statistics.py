@@ -1,4 +1,4 @@
-"""Percentiles, clustered intervals and paired tests (evals, section 5.9).
+"""Percentiles, clustered intervals and paired tests.
 
 Items that come from one problem, file or commit are not independent, so every interval resamples clusters, never items. All
 randomness comes from the seed that is passed in; equal input and seed give equal output.

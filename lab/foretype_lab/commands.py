@@ -5,39 +5,48 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Final
 
-from foretype_lab.adaptive.command import adaptive
-from foretype_lab.cache_counters.command import counters
-from foretype_lab.engine_bench.command import engine_bench
-from foretype_lab.fleet.command import prefix_cache, routing
-from foretype_lab.keystroke_cost.command import context
-from foretype_lab.other_gateways.command import peer_load
-from foretype_lab.peer.command import peer, peer_page
-from foretype_lab.prefill.command import prefill
-from foretype_lab.results.command import results
-from foretype_lab.retrieval.commands import crossfile, index, retrieval
-from foretype_lab.telemetry_events.command import events
-from foretype_lab.telemetry_events.month import report
+from foretype_eval.late_group import late_group
 
 __all__ = ["bench", "evaluate"]
 
-evaluate = typer.Typer(no_args_is_help=True, help="Measure quality: what the laboratory adds.")
-bench = typer.Typer(no_args_is_help=True, help="Measure speed: what the laboratory adds.")
+_REMEDY: Final = "pip install -e lab"
 
-evaluate.command("retrieval")(retrieval)
-evaluate.command("crossfile")(crossfile)
-evaluate.command("results")(results)
-evaluate.command("adaptive")(adaptive)
-bench.command("index")(index)
-bench.command("prefill")(prefill)
-bench.command("context")(context)
-bench.command("events")(events)
-bench.command("report")(report)
-bench.command("counters")(counters)
-bench.command("engine")(engine_bench)
-bench.command("peer")(peer)
-bench.command("peer-page")(peer_page)
-bench.command("peer-load")(peer_load)
-bench.command("routing")(routing)
-bench.command("prefix-cache")(prefix_cache)
+evaluate = late_group(
+    "Measure quality: what the laboratory adds.",
+    {
+        "retrieval": "foretype_lab.retrieval.commands:retrieval",
+        "crossfile": "foretype_lab.retrieval.commands:crossfile",
+        "results": "foretype_lab.results.command:results",
+        "adaptive": "foretype_lab.adaptive.command:adaptive",
+    },
+    _REMEDY,
+)
+bench = late_group(
+    "Measure speed: what the laboratory adds.",
+    {
+        "all": "foretype_lab.all_rows.command:all_rows",
+        "rows-page": "foretype_lab.all_rows.command:rows_page",
+        "footprint": "foretype_lab.editor_side.command:footprint",
+        "large-file": "foretype_lab.editor_side.command:large_file",
+        "index": "foretype_lab.retrieval.commands:index",
+        "large-repository": "foretype_lab.retrieval.commands:large_repository",
+        "prefill": "foretype_lab.prefill.command:prefill",
+        "context": "foretype_lab.keystroke_cost.command:context",
+        "events": "foretype_lab.telemetry_events.command:events",
+        "report": "foretype_lab.telemetry_events.month:report",
+        "counters": "foretype_lab.cache_counters.command:counters",
+        "engine": "foretype_lab.engine_bench.command:engine_bench",
+        "peer": "foretype_lab.peer.command:peer",
+        "peer-page": "foretype_lab.peer.command:peer_page",
+        "peer-load": "foretype_lab.other_gateways.command:peer_load",
+        "routing": "foretype_lab.fleet.command:routing",
+        "growth": "foretype_lab.fleet.command:growth",
+        "fleet": "foretype_lab.fleet_ways.command:fleet",
+        "prefix-cache": "foretype_lab.fleet.command:prefix_cache",
+        "resume": "foretype_lab.served.command:resume",
+        "apart": "foretype_lab.served.command:prefill_apart",
+    },
+    _REMEDY,
+)

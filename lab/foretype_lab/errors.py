@@ -7,10 +7,13 @@
     * `CardError`: by the model card
     * `LlamaServerError`: by llama.cpp's server, as we start it
     * `VllmError`: by vLLM in a process of its own
+    * `BenchFailedError`: by `bench all`, for a bench that gave no figure
     * `RepositorySourceError`: by what retrieval is measured on
     * `CrossfileRowsError`: by the rows of an interrupted run
     * `PeerResultError`: by the page about peers
+    * `FleetBenchError`: by the fleet of a bench, and what stands before it
     * `GatewayFailedError`: by the gateway that is killed, when it does not start
+    * `UndocumentedError`: by the pages that are made of the code
     * `PostgresUnavailableError`: by a PostgreSQL server of one's own
     * `RedisUnavailableError`: by a Redis server of one's own
 """
@@ -20,10 +23,12 @@ from __future__ import annotations
 from foretype_context.errors import ForetypeError
 
 __all__ = [
+    "BenchFailedError",
     "CardError",
     "CorpusSourceError",
     "CrossfileRowsError",
     "ExportError",
+    "FleetBenchError",
     "GatewayFailedError",
     "LabError",
     "LlamaServerError",
@@ -32,12 +37,17 @@ __all__ = [
     "RedisUnavailableError",
     "RepositorySourceError",
     "TableBuildError",
+    "UndocumentedError",
     "VllmError",
 ]
 
 
 class LabError(ForetypeError):
     """Anything that this package raises."""
+
+
+class BenchFailedError(LabError):
+    """A bench gave no figure; the message is the reason, as its rows tell it."""
 
 
 class CorpusSourceError(LabError):
@@ -86,3 +96,11 @@ class PostgresUnavailableError(LabError):
 
 class RedisUnavailableError(LabError):
     """There is no redis-server here, or it does not start."""
+
+
+class FleetBenchError(LabError):
+    """The fleet of a bench did not come up, or what stands before it; the message says what it said."""
+
+
+class UndocumentedError(LabError):
+    """Something of the code that a page shows is not described; the message names it and where to do so."""

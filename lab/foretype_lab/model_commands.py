@@ -60,15 +60,17 @@ def export(
             if out is None:
                 raise fail("--to safetensors needs --out FOLDER")
             if source.suffix == ".gguf":
-                config = gguf_file.read_config(source)
+                config, trained_in = gguf_file.read_config(source), gguf_file.read_grammar(source)
                 weights = gguf_file.read_weights(source, config)
             else:
                 state = exporting.read_checkpoint(source)
-                config, weights = state.config, state.weights
+                config, weights, trained_in = state.config, state.weights, exporting.GRAMMAR
             shipped = {model.path.resolve(): model for model in artifacts.available()}
             if layout is None and (own := shipped.get(source.resolve())) is not None:
                 layout = own.profile.get("layout")
-            exporting.write_safetensors(weights, config, artifacts.FOLDER / "tokenizer.json", out, layout)
+            exporting.write_safetensors(
+                weights, config, artifacts.FOLDER / "tokenizer.json", out, layout, grammar_id=trained_in
+            )
             say(out)
         else:
             raise fail(f"--to {to} is unknown; there are gguf and safetensors")
@@ -222,6 +224,50 @@ def evaluate(
     evaluating.write(results / "training.json", training)
     curve.write_curve(log, results)
     say_json(loss)
+
+
+@app.command()
+def progress(
+    store: _Store,
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="of the training that goes on; the shipped file if not given")
+    ] = None,
+    trained_before: Annotated[int, typer.Option(min=0, help="tokens of the runs that this one continued")] = 0,
+    layout: Annotated[str, typer.Option(help="prompt layout")] = "psm_growing",
+    per_kind: int = 300,
+    fim: Annotated[Path | None, typer.Option(help="HumanEval-SingleLineInfilling.jsonl.gz; else without that")] = None,
+    fim_limit: Annotated[int | None, typer.Option(min=1, help="so many of its items, spread evenly")] = None,
+    recording: Annotated[Path | None, typer.Option(help="session for `bench prefill`; else without that")] = None,
+    repository: Annotated[
+        Path | None, typer.Option(help="its ten newest commits are typed for `bench prefill`")
+    ] = None,
+    results: Path = _MODELS / "results",
+) -> None:
+    """Measures a checkpoint as the shipped file is measured: a row of ``progress.json``, quality over tokens on the card.
+
+    Nothing that ships is touched: a checkpoint is exported into a folder that goes.
+    """
+    from foretype_context.errors import ForetypeError
+
+    from foretype_lab.quality import measure_progress
+    from foretype_lab.quality import progress as keeping
+
+    asked = measure_progress.Asked(
+        store=store,
+        layout=layout,
+        per_kind=per_kind,
+        fim=fim,
+        fim_limit=fim_limit,
+        recording=recording,
+        repository=repository,
+    )
+    try:
+        keeping.read(results / "progress.json")  # before the hour that the rest takes
+        row = measure_progress.measure(checkpoint, asked, trained_before=trained_before)
+        keeping.add(results / "progress.json", row)
+    except (ForetypeError, OSError) as error:
+        raise fail(str(error)) from error
+    say_json(row)
 
 
 @app.command()

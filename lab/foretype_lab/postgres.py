@@ -32,9 +32,10 @@ class Postgres:
 
     Args:
         options: settings, `name=value`.
+        of: a server that this one is a copy of, for reading, which follows it.
     """
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, of: Postgres | None = None) -> None:
         if BIN is None:
             raise PostgresUnavailableError("there is no PostgreSQL in /usr/lib/postgresql; apt-get install postgresql")
         self.url = f"postgresql://foretype@/foretype?host={folder}"
@@ -48,6 +49,13 @@ class Postgres:
         environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": str(folder)}
         self._options: dict[str, Any] = {"env": environment, "cwd": folder, **user}
         self._process: subprocess.Popen[str] | None = None
+        if of is not None:
+            source = ("-h", of._folder, "-U", "foretype", "--checkpoint=fast", "--write-recovery-conf", "--no-sync")
+            copied = self._run("pg_basebackup", "-D", self._data, *source)
+            if copied.returncode != 0:
+                raise PostgresUnavailableError(f"pg_basebackup: {copied.stderr}")
+            self.start()
+            return
         made = self._run("initdb", "-D", self._data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync")
         if made.returncode != 0:
             raise PostgresUnavailableError(f"initdb: {made.stderr}")
@@ -91,12 +99,12 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def postgres(*options: str) -> Generator[Postgres]:
-    """A server that may be killed. Raises PostgresUnavailableError; `.ci/run` installs the server where it is missing."""
+def postgres(*options: str, of: Postgres | None = None) -> Generator[Postgres]:
+    """A server that may be killed; with `of` a copy of that one. Raises PostgresUnavailableError; `.ci/run` installs the server where it is missing."""
     folder = Path(tempfile.mkdtemp(prefix="ftpg"))  # a socket's path has at most 107 characters
     made = None
     try:
-        made = Postgres(folder, *options)
+        made = Postgres(folder, *options, of=of)
         yield made
     finally:
         if made is not None:

@@ -41,11 +41,11 @@ def lsp(
         bool, typer.Option("--popup", help="Offer suggestions in the completion menu: for editors without ghost text.")
     ] = False,
     no_retrieval: Annotated[
-        bool, typer.Option("--no-retrieval", help="Index no folder: suggestions know the open documents alone.")
+        bool, typer.Option("--no-retrieval", help="Index no folder; use the open documents alone.")
     ] = False,
     untrusted: Annotated[
         bool,
-        typer.Option("--untrusted", help="Read nothing in the open folders: the open documents are all that is known."),
+        typer.Option("--untrusted", help="Read no files in the open folders; use the open documents alone."),
     ] = False,
     unsure: Annotated[
         bool,
@@ -54,7 +54,7 @@ def lsp(
     log_file: Annotated[Path | None, typer.Option(help="Log to this file instead of standard error.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; default warning.")] = "",
     stdio: Annotated[
-        bool, typer.Option("--stdio", help="Accepted for clients that pass it; there is nothing else.")
+        bool, typer.Option("--stdio", help="Ignored: the server always uses standard input and output.")
     ] = False,
 ) -> None:
     """Serve one editor on standard input and output.
@@ -86,6 +86,10 @@ def main(overrides: dict[str, object] | None = None, log_file: Path | None = Non
     from foretype_lsp.transport.stdio import keep_stdout
 
     out_fd = keep_stdout()  # before anything is imported that could print
+
+    from foretype_lsp.transport.protocol_types import import_types
+
+    import_types()  # before anything imports them in the ordinary way
 
     from foretype_lsp.log import configure
     from foretype_lsp.run import run

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +20,14 @@ from foretype_client.flow.suggestion import FlowState
 from foretype_client.policy.trigger import PolicyOptions
 from foretype_wire.messages import ErrorCode
 
-from foretype_lsp.feeling import HowItFeels
 from foretype_lsp.indexing import Indexing
 from foretype_lsp.options import Options, Problem
 from foretype_lsp.parts import Parts
+from foretype_lsp.survey import HowItFeels
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
+    from foretype_client.ports import Endpoint
     from foretype_context.prompt.profile import Profile
     from foretype_wire.tracing.spans import Tracing
 
@@ -34,8 +36,8 @@ __all__ = ["STATUS_POLL_S", "GatewayClient"]
 _log: Final = logging.getLogger(__name__)
 
 _NO_GOOD_MODEL: Final = (
-    "no good model is configured: what shows by itself is what your files say; choose one with the command "
-    '"Foretype: Choose a Model", or `foretype use` in a terminal'
+    "no good model is configured: what shows by itself is what your files say; choose one with `foretype use` in a terminal, "
+    'or here (VS Code "Foretype: Choose a Model", Neovim :ForetypeModel, Emacs M-x foretype-choose-model)'
 )
 
 _CHOOSE: Final = "`foretype use`"
@@ -59,17 +61,29 @@ class GatewayClient:
     async def run(self) -> None:
         """Serve until cancelled."""
         await self._parts.editor.initialized.wait()
+        options = self._parts.settings.options
+        begun = None if options.gateway_url else await _private_gateway(options)
         module = await asyncio.to_thread(import_module, "foretype_client.client")
         tracing = await asyncio.to_thread(_open_tracing)
         try:
-            await self._serve(module, tracing)
+            await self._serve(module, tracing, None if begun is None else (options, begun))
         finally:
+            if begun is not None:
+                begun.cancel()
+                await asyncio.gather(begun, return_exceptions=True)
             await self._question.close()
             await self._indexing.close()
             if tracing is not None:
                 await tracing.close()
 
-    async def _serve(self, module: Any, tracing: Tracing | None) -> None:
+    async def _serve(
+        self, module: Any, tracing: Tracing | None, begun: tuple[Options, asyncio.Task[Endpoint]] | None
+    ) -> None:
+        """Serve until cancelled.
+
+        Args:
+            begun: a private gateway that is looked for, or started, already, and by which options.
+        """
         parts = self._parts
         while True:
             await self._indexing.apply()
@@ -77,6 +91,12 @@ class GatewayClient:
             client_options, problem = await asyncio.to_thread(self._client_options, options)
             if problem is not None:
                 parts.settings.add_problem(problem)
+            if begun is not None:
+                if _needs_another_client(begun[0], options):
+                    begun[1].cancel()
+                else:
+                    client_options = replace(client_options, begun=begun[1])
+                begun = None  # the next client looks for itself
             parts.status.connecting(options.gateway_url)
             async with module.open_client(client_options, tracing=tracing) as client:
                 try:
@@ -124,7 +144,8 @@ class GatewayClient:
             elif flow.detail.startswith(ErrorCode.ENGINE_UNAVAILABLE) and _CHOOSE in flow.detail:
                 status.lost(f"{flow.detail} (until then this machine alone suggests)")
             else:
-                status.connected(session.profile.model, session.profile.service, self._advice(session.profile))
+                profile, gateway = session.profile, session.endpoint.url
+                status.connected(profile.model, profile.service, self._advice(profile), gateway=gateway)
         elif reason := session.statistics().last_error:
             status.lost(f"{reason} (it is tried again by itself; until then this machine alone suggests)")
         else:
@@ -159,8 +180,8 @@ class GatewayClient:
             gateway=options.gateway_url or None,
             token=token,
             token_in_clear=options.token_in_clear,
-            state_dir=Path(options.state_dir).expanduser() if options.state_dir else None,
-            model=Path(options.model).expanduser() if options.model else None,
+            state_dir=_path(options.state_dir),
+            model=_path(options.model),
             client_name=self._parts.editor.name,
             editor=self._parts.editor.program,
             workspaces=[workspace_of(root) for root in documents.roots if options.trusted],
@@ -172,6 +193,18 @@ class GatewayClient:
             sources=documents.sources,
         )
         return client_options, problem
+
+
+async def _private_gateway(options: Options) -> asyncio.Task[Endpoint]:
+    """Begin to find the user's private gateway, or to start it: it gets ready while this process imports what it needs itself."""
+    starting = await asyncio.to_thread(import_module, "foretype_client.private_gateway.starting")
+    return asyncio.create_task(
+        starting.ensure_gateway(_path(options.state_dir), model=_path(options.model), clock=time.monotonic)
+    )
+
+
+def _path(given: str) -> Path | None:
+    return Path(given).expanduser() if given else None
 
 
 def _open_tracing() -> Tracing | None:

@@ -52,13 +52,13 @@ class ModelChoice:
             asked = messages.read(self._editor.raw_params, _Use)
         except InvalidParamsError as error:
             raise InvalidParamsError(
-                f"{USE_MODEL} takes one name, as {LIST_MODELS} tells it in `asked`: {error}"
+                f"{USE_MODEL} takes one name, the `asked` of a row of {LIST_MODELS}: {error}"
             ) from None
         if len(asked.arguments) != 1 or not asked.arguments[0]:
-            raise InvalidParamsError(f"{USE_MODEL} takes one name, as {LIST_MODELS} tells it in `asked`")
+            raise InvalidParamsError(f"{USE_MODEL} takes one name, the `asked` of a row of {LIST_MODELS}")
         state_dir = self._state_dir()
         if self._running is not None:
-            raise CommandRefusedError("another model is being taken; wait for it, or cancel it")
+            raise CommandRefusedError("another model is being set up; wait for it, or cancel it")
         return self._take(asked.arguments[0], state_dir, asked.work_done_token)
 
     async def _take(self, name: str, state_dir: Path, token: str | int | None) -> dict[str, Any]:

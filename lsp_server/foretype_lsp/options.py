@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from foretype_client.policy.switches import Switches
 from foretype_client.session.connecting import without_credentials
+from foretype_context.edits.pace import Eagerness
 from msgspec import Meta
 
-__all__ = ["Eagerness", "IndexOptions", "LogLevel", "NextEditOptions", "Options", "Problem", "parse"]
+__all__ = ["IndexOptions", "LogLevel", "NextEditOptions", "Options", "Problem", "parse"]
 
 
 class LogLevel(StrEnum):
@@ -30,8 +31,8 @@ class IndexOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 
     Attributes:
         enable: index the open folders.
-        dependencies: show signatures of installed packages too.
-        cache_dir: where indexes are kept; empty is the user's cache directory.
+        dependencies: signatures of installed packages that the imports name may stand in a prompt too.
+        cache_dir: where indexes are kept. Unset: the user's cache directory.
     """
 
     enable: bool = True
@@ -39,46 +40,41 @@ class IndexOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     cache_dir: str = ""
 
 
-class Eagerness(StrEnum):
-    """How sure a next edit must be to be shown: each level shows what the one before shows, and more.
-
-    `low`: renames and changed signatures. `medium`: what two edits that are alike say. `high`: what a model says.
-    """
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-
-
 class NextEditOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Suggestions beyond the cursor: the edit that the last ones call for (docs/next-edit.md)."""
+    """Suggestions beyond the cursor: the edit that the last ones call for (docs/next-edit.md).
+
+    Attributes:
+        enabled: offer them.
+        eagerness: `low` shows renames and changed signatures, `medium` what two like edits say too, `high` what a model says.
+    """
 
     enabled: bool = True
     eagerness: Eagerness = Eagerness.LOW
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Options and their defaults.
+    """What an editor may set.
 
     Attributes:
-        enable: per language id, `*` for all that are not named; a single boolean means `*`.
-        debounce_ms: wait after the last change before asking the model; None leaves it to the policy.
+        enable: suggestions at all: per language id, `*` for all that are not named; a single boolean means `*`.
+        debounce_ms: wait after the last change before the model is asked. Unset: by the policy, 75 to begin with.
         multi_line: whether a suggestion may have several lines; if not, it ends with its first.
         in_comments, in_strings: whether suggestions come unasked in comments and strings, per language id, `*` for all that are not
-            named; a single boolean means `*`. Empty leaves it to the policy: in comments, and not in strings.
+            named; a single boolean means `*`. Unset: in comments, and not in strings.
         excluded_globs: files that get no suggestions, as `**/`-style globs on the path.
-        gateway_url: a team's gateway, `wss://host/v1/stream`; empty starts a private one.
-        token, token_file: credential for it; the file is read at start and wins.
+        gateway_url: a team's gateway, `wss://host/v1/stream`; of several, between spaces, the nearest. Unset: a private gateway.
+        token: credential for it.
+        token_file: file that holds it, which is read at start and wins.
         token_in_clear: send it over `ws://` to another machine too, for everybody on the way to read.
-        state_dir: where the private gateway says that it runs; empty is the platform's place.
-        model: model file for a private gateway; empty is the shipped one.
-        index: other files as context; a single boolean means `enable`.
-        next_edit: edits beyond the cursor; a single boolean means `enabled`.
+        state_dir: where the private gateway says that it runs. Unset: the platform's place.
+        model: model file for a private gateway. Unset: the shipped one.
+        index: other files as context, see below; a single boolean means `enable`.
+        next_edit: edits beyond the cursor, see below; a single boolean means `enabled`.
         log_level: of the server's own log; warnings, because editors show standard error as errors (Neovim, Helix).
         suggestion_grew: the client understands `foretype/suggestionGrew`: it is answered with the beginning of a line, and told
             when there is more.
         ask_early: the editor asks some time after each key: when the debounce ends the model is asked, before the editor asks.
-        policies: parts of the client's policy, each a boolean (`foretype_client.policy.switches`).
+        policies: parts of the client's policy, each a boolean, see below.
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
         ask_how_it_feels: ask, every twelve weeks at most, whether completions feel instant; the answer goes where telemetry goes.
         trusted: the user trusts who made the open folders. If not, nothing in them is read: what the editor has open is all
@@ -91,7 +87,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     in_comments: dict[str, bool] = {}
     in_strings: dict[str, bool] = {}
     excluded_globs: tuple[str, ...] = ()
-    gateway_url: Annotated[str, Meta(pattern=r"^$|^wss?://[^/\s]+(/\S*)?$")] = ""
+    gateway_url: Annotated[str, Meta(pattern=r"^$|^wss?://[^/\s]+(/\S*)?( +wss?://[^/\s]+(/\S*)?)*$")] = ""
     token: str = ""
     token_file: str = ""
     token_in_clear: bool = False

@@ -24,6 +24,7 @@ from pygls.protocol import default_converter
 from foretype_lsp import messages
 from foretype_lsp.chat.commands import ACTION_KINDS, Chat
 from foretype_lsp.documents.documents import ChangeResult
+from foretype_lsp.documents.notebook_sync import SYNC_OPTIONS, NotebookSync
 from foretype_lsp.documents.positions import Encoding
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
@@ -31,7 +32,6 @@ from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.model_choice import ModelChoice
 from foretype_lsp.next_edit.handlers import NextEditing
 from foretype_lsp.next_edit.on_screen import OnScreen
-from foretype_lsp.notebook_sync import SYNC_OPTIONS, NotebookSync
 from foretype_lsp.options import Problem
 from foretype_lsp.parts import Parts
 from foretype_lsp.settings import Settings

@@ -105,8 +105,11 @@ class StatusMachine:
         self._gateway = without_credentials(gateway)
         return self._step()
 
-    def connected(self, model: str, service: Service = Service.FULL, advice: str = "") -> Status | None:
-        """The gateway serves, as much as `service` says."""
+    def connected(
+        self, model: str, service: Service = Service.FULL, advice: str = "", *, gateway: str = ""
+    ) -> Status | None:
+        """The gateway serves, as much as `service` says; `gateway` is which of several, "" the one that was told last."""
+        self._gateway = without_credentials(gateway) or self._gateway
         self._model, self._lost, self._service, self._advice = model, None, service, advice
         return self._step()
 

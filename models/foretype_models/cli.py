@@ -16,7 +16,11 @@ from foretype_context.terminal import say, say_json
 from foretype_models import artifacts
 from foretype_models.errors import ArtifactError
 
-app = typer.Typer(help="Model files: list, verify, pull, identify.", no_args_is_help=True)
+app = typer.Typer(
+    help="Model files and servers: list, verify, pull, identify. `foretype use` chooses one.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 def fail(message: str) -> typer.Exit:
@@ -64,7 +68,7 @@ def list_models(
         else:
             say(
                 f"{model.name}  {model.version}  {model.parameters / 1e6:.1f} M parameters  "
-                f"{model.size_bytes / 1e6:.1f} MB  {model.grammar}  {model.licence}  {model.path}"
+                f"{model.size_bytes / 1e6:.1f} MB  {model.grammar}  {model.licence}\n    {model.path}"
             )
 
 
@@ -117,7 +121,7 @@ if __name__ == "__main__":
 
 @app.command()
 def identify(
-    path: Annotated[Path, typer.Argument(metavar="FILE.gguf|FOLDER|tokenizer.json", help="what to look at")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="a .gguf file, a tokenizer.json, or a folder")],
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Says which family a model is of, in which grammar it is asked, and what it lacks. Reads headers and tokenizers alone."""

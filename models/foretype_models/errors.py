@@ -71,7 +71,7 @@ class IdentifyError(ModelsError):
 
 
 class NoServerError(ModelsError):
-    """No server of models answers at an address, or it is none that can be asked."""
+    """No server of models answers at an address, or it is of a kind that cannot be used."""
 
 
 class PullError(ModelsError):

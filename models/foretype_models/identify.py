@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import msgspec
 from foretype_context.errors import TokenizerError
-from foretype_context.grammars.families import Detection, Evidence, Family, detect, families, known_controls
+from foretype_context.grammars.families import Detection, Family, ModelEvidence, detect, families, known_controls
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_context.tokens.tokenizer_file import is_control
 
@@ -72,7 +72,7 @@ def family_named(id: str | None) -> Family | None:
     return next((one for one in families() if one.id == id), None)
 
 
-def evidence_of(file: Path) -> tuple[Evidence, str]:
+def evidence_of(file: Path) -> tuple[ModelEvidence, str]:
     """What a file says of its model, and its architecture. Raises IdentifyError."""
     if file.suffix == ".json":
         return _of_tokenizer(file)
@@ -98,7 +98,9 @@ def evidence_of(file: Path) -> tuple[Evidence, str]:
     pieces = True if kind == "llama" else False if pre == "tekken" else None
     names = (file.stem, *(str(said.get(f"general.{name}", "")) for name in ("name", "basename", "finetune")))
     name = " ".join(dict.fromkeys(filter(None, names)))
-    return Evidence(controls=controls, pre=pre, name=name, pieces=pieces), str(said.get("general.architecture", ""))
+    return ModelEvidence(controls=controls, pre=pre, name=name, pieces=pieces), str(
+        said.get("general.architecture", "")
+    )
 
 
 def _file_of(path: Path) -> Path:
@@ -115,7 +117,7 @@ def _file_of(path: Path) -> Path:
     return found[0]
 
 
-def _of_tokenizer(file: Path) -> tuple[Evidence, str]:
+def _of_tokenizer(file: Path) -> tuple[ModelEvidence, str]:
     try:
         raw = file.read_bytes()
         tokenizer = tokenizer_from_bytes(raw, name=str(file), convert=False)
@@ -127,7 +129,7 @@ def _of_tokenizer(file: Path) -> tuple[Evidence, str]:
     named = str(config.get("_name_or_path") or "")
     architecture = str(next(iter(config.get("architectures") or ()), config.get("model_type", "")))
     folder = file.resolve().parent.name if config else ""
-    evidence = Evidence.of_tokenizer(tokenizer, raw, name=" ".join(dict.fromkeys(filter(None, (folder, named)))))
+    evidence = ModelEvidence.of_tokenizer(tokenizer, raw, name=" ".join(dict.fromkeys(filter(None, (folder, named)))))
     return evidence, architecture
 
 

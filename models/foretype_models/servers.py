@@ -1,6 +1,6 @@
 """Servers of models that run already: found on the usual ports, or looked at where somebody names one. Nothing is generated or changed.
 
-A server is known by what it answers, never by its port. What a model is for stands in its name alone, but for what Ollama says of it.
+A server is known by what it answers, never by its port. What a model is for is told by its name alone; Ollama says more.
 """
 
 from __future__ import annotations

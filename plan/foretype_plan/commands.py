@@ -12,10 +12,11 @@ from rich.table import Table
 
 from foretype_plan.errors import PlanError
 from foretype_plan.measured import measured
+from foretype_plan.number_format import number
 from foretype_plan.page import page as page_of
 from foretype_plan.plan import plan as planned
 from foretype_plan.reference import TOLERANCE, reference
-from foretype_plan.scenario import Scenario, Tier, read
+from foretype_plan.scenario import Scenario, Tier, inputs_of, read
 
 __all__ = ["plan"]
 
@@ -58,7 +59,7 @@ def plan(
             {"developers": developers, "regions": regions, "budget_month": budget},
             {"model": model, "gpu": gpu, "gpus_per_replica": gpus_per_replica, "weight_bits": weight_bits}
             | {"kv_bits": kv_bits, "price": price},
-            _inputs(given or []),
+            inputs_of(given or []),
         )
         made = planned(scenario)
         if page is not None:
@@ -72,17 +73,6 @@ def plan(
         say(page)
     else:
         _show(made, scenario)
-
-
-def _inputs(given: list[str]) -> dict[str, float]:
-    made: dict[str, float] = {}
-    for one in given:
-        name, _, value = one.partition("=")
-        try:
-            made[name.strip()] = float(value)
-        except ValueError as error:
-            raise PlanError("--set", f"{one!r} is no NAME=NUMBER") from error
-    return made
 
 
 def _changed(scenario: Scenario, whole: dict[str, Any], tier: dict[str, Any], inputs: dict[str, float]) -> Scenario:
@@ -106,14 +96,15 @@ def _compared(name: str, rows: list[dict[str, Any]], *, json: bool) -> None:
     )
     for row in rows:
         what = f"{row['case']}  {row['quantity']}" if name == "cases" else row["what"]
-        table.add_row(what, f"{row[first]:,.4g}", f"{row[second]:,.4g}", f"{row['ratio']:.2f}")
+        table.add_row(what, number(row[first]), number(row[second]), f"{row['ratio']:.2f}")
     screen.print(table)
 
 
 def _show(made: dict[str, Any], scenario: Scenario) -> None:
     screen = console()
     for name, tier in made["tiers"].items():
-        table = Table("", "", title=f"{name}: {tier['model']} on {tier['gpu']}, {tier['gpus_per_replica']} a replica")
+        title = f"{name}: {tier['model']} on {tier['gpu']}, {tier['gpus_per_replica']} a replica"
+        table = Table(show_header=False, title=title)
         ttft, gpus, cost = tier["ttft_ms"], tier["gpus"], tier["cost"]
         table.add_row("first token, ms: warm; cold", f"{ttft['warm']:.0f}; {ttft['cold']:.0f}")
         late = "" if tier["meets_objective"] else " (misses its objective)"
@@ -126,6 +117,7 @@ def _show(made: dict[str, Any], scenario: Scenario) -> None:
         table.add_row("$ a month: following the day; fixed", f"{cost['month']:,.0f}; {cost['month_fixed']:,.0f}")
         table.add_row("$ for 1,000 accepted tokens", f"{cost['per_1k_accepted']:.4f}")
         table.add_row("binds", f"{tier['binding']}: {tier['why']}")
+        table.add_row("prompts and answers", _beside(tier["prefill"]))
         for lever in tier["levers"][:3]:
             table.add_row(
                 f"… {lever['lever']}", f"{lever['gpus_by_now']:.0%} of the GPUs, p99 {lever['p99_ms']:.0f} ms"
@@ -133,3 +125,13 @@ def _show(made: dict[str, Any], scenario: Scenario) -> None:
         screen.print(table)
     if made["binding"] == "money":
         screen.print(f"over the budget of $ {scenario.budget_month:,.0f} a month")
+
+
+def _beside(prefill: dict[str, Any]) -> str:
+    """Whether prompts belong on servers of their own."""
+    most = f"{number(prefill['chunk_tokens_most'], 3)} tokens"
+    if prefill["split_could_pay"]:
+        return f"apart could pay: beside answers a step may have {most}, and {number(prefill['ridge_tokens'], 3)} cost the same"
+    if not prefill["chunk_tokens_most"]:
+        return "answers pause too long without any: a smaller batch, or fewer bits"
+    return f"together, in steps of up to {most}; apart would only add {number(prefill['hand_over_ms'], 2)} ms"

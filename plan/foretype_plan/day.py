@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import cos, exp, log, pi
+from math import cos, exp, floor, isfinite, log, pi
 from typing import Final
 
 from foretype_plan.errors import PlanError
@@ -31,9 +31,10 @@ def active_by_hour(curve: Sequence[float], zones: Mapping[float, float], active_
     Raises:
         PlanError: shares that are no shares.
     """
-    if len(curve) != 24 or min(curve) < 0 or sum(curve) <= 0:
+    if len(curve) != 24 or not all(map(isfinite, curve)) or min(curve) < 0 or not 0 < sum(curve) < float("inf"):
         raise PlanError("curve", "24 shares of a day, none below 0, not all 0")
-    if not zones or min(zones.values()) < 0 or sum(zones.values()) <= 0:
+    shares = list(zones.values())
+    if not shares or not all(map(isfinite, shares)) or min(shares) < 0 or not 0 < sum(shares) < float("inf"):
         raise PlanError("zones", "hours east of UTC and shares of developers, as in {0 = 0.4, -5 = 0.35, 8 = 0.25}")
     if any(not -12 <= zone <= 14 for zone in zones):
         raise PlanError("zones", "hours east of UTC are -12 to 14")
@@ -41,7 +42,7 @@ def active_by_hour(curve: Sequence[float], zones: Mapping[float, float], active_
         raise PlanError("active_hours", "0 to 24 hours of writing code in a working day")
     all_zones, all_hours = sum(zones.values()), sum(curve)
     made = [
-        sum(share / all_zones * curve[int(hour + zone) % 24] for zone, share in zones.items())
+        sum(share / all_zones * curve[floor(hour + zone) % 24] for zone, share in zones.items())
         / all_hours
         * active_hours
         for hour in range(24)

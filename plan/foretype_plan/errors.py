@@ -1,9 +1,14 @@
-"""What can be wrong with a plan."""
+"""What can be wrong with a plan.
+
+* `PlanError` (ValueError): by whatever reads or reckons one; told by `foretype plan` and `foretype simulate`
+"""
+
+from foretype_context.errors import ForetypeError
 
 __all__ = ["PlanError"]
 
 
-class PlanError(ValueError):
+class PlanError(ForetypeError, ValueError):
     """One sentence: the field, what is wrong with it, and what would be right.
 
     Args:

@@ -221,6 +221,38 @@ def cold_s(
     return network_s + overhead_s + prompt_tokens / prefill_tokens_per_s + step_s
 
 
+# --- prompts beside answers, or on servers of their own
+
+
+def ridge_tokens(
+    read_bytes: float,
+    gpus_per_replica: float,
+    gpu_bandwidth: float,
+    decode_efficiency: float,
+    prefill_tokens_per_s: float,
+) -> float:
+    """tokens: of a step whose arithmetic takes as long as reading the weights (roofline); in smaller steps prompts cost more."""
+    return read_bytes / (gpus_per_replica * gpu_bandwidth * decode_efficiency) * prefill_tokens_per_s
+
+
+def chunk_tokens_most(pause_objective_s: float, step_s: float, prefill_tokens_per_s: float) -> float:
+    """tokens: of a prompt in one step, at most, so that no answer beside it pauses too long (Agrawal et al., "Sarathi-Serve", 2024)."""
+    return max(0, pause_objective_s - step_s) * prefill_tokens_per_s
+
+
+def hand_over_s(prompt_tokens: float, kv_bytes_per_token: float, hand_over_bytes_per_s: float) -> float:
+    """s: that a whole prompt's keys and values are under way to another server."""
+    return prompt_tokens * kv_bytes_per_token / hand_over_bytes_per_s
+
+
+def split_could_pay(
+    chunk_tokens_most: float, ridge_tokens: float, cold_s: float, hand_over_s: float, objective_s: float
+) -> float:
+    """1 or 0: whether steps short enough for answers waste arithmetic, and a prompt still comes over in time (Zhong et al., "DistServe", 2024)."""
+    wasteful = chunk_tokens_most > 0 and chunk_tokens_most < ridge_tokens
+    return 1.0 if wasteful and cold_s + hand_over_s <= objective_s else 0.0
+
+
 # --- what a replica can do
 
 

@@ -15,7 +15,7 @@ from foretype_plan.plan import WALLS, plan
 from foretype_plan.reference import reference
 from foretype_plan.scenario import Scenario, values
 
-__all__ = ["page"]
+__all__ = ["page", "static"]
 
 
 def page(scenario: Scenario) -> str:
@@ -31,7 +31,8 @@ def page(scenario: Scenario) -> str:
     facts: dict[str, Any] = {
         "of": f"{scenario.developers * tier.share:,.0f} developers, tier {name}: move what you like.",
         "values": given,
-        "choice": {key: getattr(tier, key) for key in ("model", "gpu", "gpus_per_replica", "weight_bits", "kv_bits")},
+        "choice": {key: getattr(tier, key) for key in ("model", "gpus_per_replica", "weight_bits", "kv_bits")}
+        | {"gpu": tier.gpu.lower()},
         "active": active_by_hour(scenario.hours(), scenario.zones, given["active_hours"]),
         "models": {key: msgspec.to_builtins(one) for key, one in known.model.items()}
         | {tier.model: msgspec.to_builtins(model(tier.model))},
@@ -42,19 +43,19 @@ def page(scenario: Scenario) -> str:
         "measured": measured(),
     }
     if tier.price is not None:
-        facts["hardware"][tier.gpu]["price"] = tier.price
-    made = _static("page.html")
+        facts["hardware"][tier.gpu.lower()]["price"] = tier.price
+    made = static("page.html")
     parts = {
-        "/*UPLOT_CSS*/": _static("uPlot.min.css"),
-        "/*UPLOT*/": _static("uPlot.iife.min.js"),
-        "/*FORMULAS*/": _static("formulas.js"),
+        "/*UPLOT_CSS*/": static("uPlot.min.css"),
+        "/*UPLOT*/": static("uPlot.iife.min.js"),
+        "/*FORMULAS*/": static("formulas.js"),
         "/*GIVEN*/": json.dumps(facts, ensure_ascii=False, allow_nan=False),
-        "/*APP*/": _static("app.js"),
+        "/*APP*/": static("app.js"),
     }
     for mark, part in parts.items():
         made = made.replace(mark, part.replace("</", "<\\/") if mark != "/*UPLOT_CSS*/" else part, 1)
     return made
 
 
-def _static(name: str) -> str:
+def static(name: str) -> str:
     return (files("foretype_plan") / "static" / name).read_text("utf-8")

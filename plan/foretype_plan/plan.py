@@ -12,7 +12,7 @@ from foretype_plan.day import active_by_hour
 from foretype_plan.errors import PlanError
 from foretype_plan.formulas import replicas_of_hour
 from foretype_plan.scenario import Scenario, Tier, values
-from foretype_plan.sheet import evaluate, quantities
+from foretype_plan.sheet import evaluate, inputs, quantities
 
 __all__ = ["WALLS", "plan"]
 
@@ -105,7 +105,14 @@ def _tier(scenario: Scenario, tier: Tier, name: str) -> dict[str, Any]:
         "binding": wall,
         "why": WALLS[wall],
         "meets_objective": known["reachable"] >= 1,
+        "prefill": {
+            "split_could_pay": known["split_could_pay"] >= 1,
+            "chunk_tokens_most": known["chunk_tokens_most"],
+            "ridge_tokens": known["ridge_tokens"],
+            "hand_over_ms": 1000 * known["hand_over_s"],
+        },
         "levers": _levers(scenario, tier, name, known),
+        "cliff": _cliff(known),
         "hours": _hours(scenario, given, known),
         "figures": _figures(known, kind, unkind),
         "inputs": {key: {"value": value, **_source(key, tier)} for key, value in given.items()},
@@ -123,7 +130,12 @@ def _worked_out(scenario: Scenario, given: Mapping[str, float]) -> dict[str, flo
 
 def _replicas(active_share: float, known: Mapping[str, float]) -> float:
     names = ("developers", "requests_per_developer_s", "headroom", "most_per_replica", "regions")
-    return replicas_of_hour(active_share, *(known[name] for name in names))
+    try:
+        return replicas_of_hour(active_share, *(known[name] for name in names))
+    except (OverflowError, ZeroDivisionError) as error:
+        raise PlanError(
+            "developers", "need more replicas than can be counted: fewer of them, or smaller requests"
+        ) from error
 
 
 def _wall(known: Mapping[str, float]) -> str:
@@ -142,13 +154,24 @@ def _hours(scenario: Scenario, given: Mapping[str, float], known: Mapping[str, f
     ]
 
 
+def _cliff(known: Mapping[str, float]) -> list[dict[str, float]]:
+    """First tokens against the share of requests that find their prefix, in the fleet that is planned: one that falls meets queues."""
+    given = {name: known[name] for name in (*inputs(), "replicas_peak")}
+    made: list[dict[str, float]] = []
+    for percent in range(0, 101, 5):
+        at = evaluate(given | {"warm_share": percent / 100})
+        made.append({"warm_share": percent / 100} | {f"{one}_ms": 1000 * at[f"ttft_{one}_s"] for one in _PERCENTILES})
+    return made
+
+
 def _band(given: Mapping[str, float], tier: Tier, *, kind: bool) -> dict[str, float]:
     made: dict[str, float] = {}
     for key, one in catalogue().input.items():
         if one.low is not None and one.high is not None and key not in tier.inputs:
             made[key] = one.high if (one.better == "high") == kind else one.low
     if made.get("network_s", given["network_s"]) + made.get("overhead_s", given["overhead_s"]) >= given["objective_s"]:
-        del made["network_s"]
+        for name in ("network_s", "overhead_s"):  # as given, which the objective allows
+            made.pop(name, None)
     return made
 
 
@@ -170,6 +193,8 @@ def _source(key: str, tier: Tier) -> dict[str, str]:
     known = catalogue()
     if key in tier.inputs:
         return {"source": "given"}
+    if key == "tokens_per_step":
+        return {"source": f"by language: {', '.join(tier.languages)}"}
     if key in known.input:
         return {"source": known.input[key].source}
     if key.startswith("gpu_") or key == "gpus_per_node":

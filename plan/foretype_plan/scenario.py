@@ -11,8 +11,9 @@ import msgspec
 from foretype_plan.catalogue import Hardware, Model, catalogue, hardware, model
 from foretype_plan.day import COMMITS, OFFICE
 from foretype_plan.errors import PlanError
+from foretype_plan.formulas import tokens_per_step
 
-__all__ = ["Scenario", "Tier", "read", "values"]
+__all__ = ["Language", "Scenario", "Tier", "inputs_of", "read", "values"]
 
 _BITS: Final = frozenset({4, 8, 16})
 _SHARES: Final = frozenset(
@@ -31,6 +32,13 @@ _CURVES: Final = {"office": OFFICE, "commits": COMMITS}
 _FILE_MAX: Final = 1 << 20
 
 
+class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One language of a tier."""
+
+    share: float
+    draft_acceptance: float
+
+
 class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One pool: a model on a kind of GPU, and what is asked of it.
 
@@ -40,6 +48,8 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         share: of all requests.
         price: of one GPU an hour; None: the catalogue's.
         inputs: of the catalogue's `[input]`, other values.
+        languages: what is written in, each with its share of the tokens and the chance that one guessed token is taken; they stand for
+            `draft_acceptance` where something is guessed.
     """
 
     model: str = "qwen2.5-coder-7b"
@@ -50,6 +60,7 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float = 1.0
     price: float | None = None
     inputs: dict[str, float] = {}
+    languages: dict[str, Language] = {}
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +106,18 @@ def read(path: Path) -> Scenario:
         raise PlanError("file", f"{path}: {error}") from error
 
 
+def inputs_of(given: list[str]) -> dict[str, float]:
+    """What `--set NAME=NUMBER` gives. Raises PlanError: one is none."""
+    made: dict[str, float] = {}
+    for one in given:
+        name, _, value = one.partition("=")
+        try:
+            made[name.strip()] = float(value)
+        except ValueError as error:
+            raise PlanError("--set", f"{one!r} is no NAME=NUMBER") from error
+    return made
+
+
 def values(scenario: Scenario, tier: Tier, name: str = "fast") -> dict[str, float]:
     """Every input of the sheet but those that the day gives.
 
@@ -109,6 +132,8 @@ def values(scenario: Scenario, tier: Tier, name: str = "fast") -> dict[str, floa
     made = {key: one.value for key, one in known.items()} | tier.inputs
     _check(scenario, tier, made)
     made |= _of_model(shape, tier) | _of_hardware(card, tier)
+    if tier.languages:
+        made |= _guessed(tier.languages, made["draft_tokens"], name)
     made |= {"developers": scenario.developers * tier.share, "regions": float(scenario.regions)}
     room = tier.gpus_per_replica * (card.memory * made["memory_share"] - made["reserved_bytes"])
     weights = shape.parameters * tier.weight_bits / 8
@@ -127,6 +152,16 @@ def values(scenario: Scenario, tier: Tier, name: str = "fast") -> dict[str, floa
             f"{1000 * (made['network_s'] + made['overhead_s']):.0f} ms: a longer objective, or a nearer region (network_s)",
         )
     return made
+
+
+def _guessed(languages: dict[str, Language], draft_tokens: float, name: str) -> dict[str, float]:
+    """Tokens of a step over languages: each takes its share of the tokens, so their steps add up."""
+    for language, one in languages.items():
+        if not 0 < one.share < float("inf") or not 0 <= one.draft_acceptance <= 1:
+            raise PlanError(f"tier.{name}.languages.{language}", "a share above 0, and a draft_acceptance of 0 to 1")
+    shares = sum(one.share for one in languages.values())
+    steps = sum(one.share / shares / tokens_per_step(draft_tokens, one.draft_acceptance) for one in languages.values())
+    return {"tokens_per_step": 1 / steps}
 
 
 def _of_model(shape: Model, tier: Tier) -> dict[str, float]:
@@ -181,9 +216,12 @@ def _check(scenario: Scenario, tier: Tier, made: dict[str, float]) -> None:
         "requests_per_key",
         "acceptance",
         "shown_share",
+        "hand_over_bytes_per_s",
     ):
         if made[field] <= 0:
             raise PlanError(field, "more than 0")
+    if made["batch"] < 1:
+        raise PlanError("batch", f"{made['batch']:g}: at least one request")
     for field in ("prefill_efficiency", "decode_efficiency", "memory_share", "most_utilisation", "new_tokens"):
         if made[field] <= 0:
             raise PlanError(field, "more than 0")

@@ -42,7 +42,7 @@ def checks(cache_dir: Path | None = None, table: Path | None = None) -> Iterator
             f"make {folder} writable for you",
         )
         return
-    said = f"{indexes} folders indexed, {sum(stored) / 1e6:.1f} MB in {folder}"
+    said = f"{indexes} folder{'s' * (indexes != 1)} indexed, {sum(stored) / 1e6:.1f} MB in {folder}"
     yield (
         "index",
         True,

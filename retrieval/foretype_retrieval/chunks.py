@@ -14,7 +14,7 @@ from typing import Final
 
 from foretype_context.syntax.parsing import parse_bounded
 
-from foretype_retrieval.definitions import Definition, Kind, definitions
+from foretype_retrieval.definitions import ChunkKind, Definition, definitions
 
 __all__ = ["MAX_CHUNKS_PER_FILE", "SHOWN_CHARS", "Chunk", "chunk_text"]
 
@@ -39,7 +39,7 @@ class Chunk:
         indexed: what is searched.
     """
 
-    kind: Kind
+    kind: ChunkKind
     name: str
     start: int
     end: int
@@ -56,9 +56,14 @@ class _Text:
         self.data = data
         self.ascii = len(data) == len(text)
         self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self._byte_starts = self.starts if self.ascii else [0, *(found.end() for found in re.finditer(b"\n", data))]
 
     def offset(self, byte: int) -> int:
-        return byte if self.ascii else len(self.data[:byte].decode("utf-8", "replace"))
+        """Counted from the start of its line: a large file has thousands of definitions, and text before each."""
+        if self.ascii:
+            return byte
+        line = bisect.bisect_right(self._byte_starts, byte) - 1
+        return self.starts[line] + len(self.data[self._byte_starts[line] : byte].decode("utf-8", "replace"))
 
     def line_of(self, offset: int) -> int:
         return bisect.bisect_right(self.starts, offset) - 1
@@ -89,7 +94,7 @@ def _syntactic(source: _Text, found: Sequence[Definition]) -> Iterator[Chunk]:
             continue
         seen.add((start, one.name))
         last = source.line_of(max(end - 1, start))
-        if one.kind is Kind.CLASS:
+        if one.kind is ChunkKind.CLASS:
             members = [spans[k] for k in range(at + 1, len(spans)) if spans[k][0] <= last][:60]
             lines = _outline(source, first, last, members)
         else:
@@ -163,7 +168,7 @@ def _windows(source: _Text) -> Iterator[Chunk]:
         text = "".join(piece)
         if text.strip():
             yield Chunk(
-                Kind.WINDOW,
+                ChunkKind.WINDOW,
                 "",
                 start,
                 start + len(text),

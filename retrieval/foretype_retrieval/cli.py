@@ -16,9 +16,9 @@ from foretype_context.text.document import Document
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, UnusableIndexError, WorkspaceGoneError
-from foretype_retrieval.indexing import Progress, open_index, update_workspace
+from foretype_retrieval.indexing import IndexingProgress, open_index, update_workspace
 from foretype_retrieval.scan import MAX_CODE_BYTES
-from foretype_retrieval.search import Hit, query_at, query_of_words, search
+from foretype_retrieval.search import SearchHit, query_at, query_of_words, search
 from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import default_cache_dir
@@ -75,7 +75,7 @@ def index(
     started = time.perf_counter()
     with _told(), errors.status(f"indexing {path}") as status:
 
-        def show(progress: Progress) -> None:
+        def show(progress: IndexingProgress) -> None:
             status.update(f"{progress.files_done:,} of {progress.files_total:,} files, {progress.chunks:,} definitions")
 
         root = path.resolve()
@@ -144,17 +144,18 @@ def search_command(
 
 
 def _root(cache: Path, root: Path | None, place: Path) -> Path:
-    if root is not None:
-        return root.resolve()
-    for folder in place.resolve().parents:
+    folders = place.resolve().parents if root is None else [root.resolve()]
+    for folder in folders:
         if (folder_of(cache, folder) / "index.ftx").is_file():
             return folder
+    if root is not None:
+        raise UnusableIndexError(f"{folders[0]} is not indexed; run `foretype index {folders[0]}`")
     raise UnusableIndexError(
-        f"no folder above {place.parent} is indexed; run `foretype index PATH`, or name it with --root"
+        f"neither {place.parent} nor a folder above it is indexed; run `foretype index PATH`, or name it with --root"
     )
 
 
-def _shown(hit: Hit) -> dict[str, Any]:
+def _shown(hit: SearchHit) -> dict[str, Any]:
     found = hit.found
     return {
         "path": found.path,

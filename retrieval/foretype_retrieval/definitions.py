@@ -14,13 +14,13 @@ from foretype_context.syntax.node_types import CLASSES, FUNCTION_VALUES, FUNCTIO
 from foretype_context.syntax.parsing import node_text
 from tree_sitter import Node, Tree
 
-__all__ = ["Definition", "Kind", "definitions"]
+__all__ = ["ChunkKind", "Definition", "definitions"]
 
 MAX_DEPTH: Final = 12
 MAX_VISITED: Final = 50_000
 
 
-class Kind(IntEnum):
+class ChunkKind(IntEnum):
     """What a chunk is. The values are stored on disk."""
 
     WINDOW = 0
@@ -32,7 +32,7 @@ class Kind(IntEnum):
 class Definition(NamedTuple):
     """One definition: `node` with decorators, export or template in front of it; `body` where there is one."""
 
-    kind: Kind
+    kind: ChunkKind
     name: str
     node: Node
     body: Node | None
@@ -79,7 +79,7 @@ def definitions(tree: Tree, source: bytes) -> Iterator[Definition]:
         found = _definition(node, outer, depth, top, source)
         if found is not None:
             yield found
-            if found.kind is not Kind.CLASS:
+            if found.kind is not ChunkKind.CLASS:
                 continue
             top = False
         if depth >= MAX_DEPTH or node.type in _NEVER:
@@ -98,25 +98,25 @@ def _definition(node: Node, outer: Node, depth: int, top: bool, source: bytes) -
     kind = node.type
     if kind in FUNCTIONS:
         name, body = defined_name(node, source), node.child_by_field_name("body")
-        return Definition(Kind.FUNCTION, name, outer, body, depth) if name else None
+        return Definition(ChunkKind.FUNCTION, name, outer, body, depth) if name else None
     if kind in _CLASSES and node.named_child_count:
         name, body = defined_name(node, source), node.child_by_field_name("body")
         if body is None:
             body = next((child for child in node.named_children if child.type in _BODIES_OF_CLASSES), None)
         if not name or (kind.endswith("_specifier") and body is None):
             return None
-        return Definition(Kind.CLASS, name, outer, body, depth)
+        return Definition(ChunkKind.CLASS, name, outer, body, depth)
     if not top:
         return None
     if kind == "assignment":
         left = node.child_by_field_name("left")
         named = left is not None and left.type == "identifier"
-        return Definition(Kind.CONSTANT, node_text(left, source), outer, None, depth) if named else None
+        return Definition(ChunkKind.CONSTANT, node_text(left, source), outer, None, depth) if named else None
     if kind in _CONSTANTS:
         value, name = node.child_by_field_name("value"), defined_name(node, source)
         if not name:
             return None
         if value is not None and value.type in FUNCTION_VALUES:
-            return Definition(Kind.FUNCTION, name, outer, value.child_by_field_name("body"), depth)
-        return Definition(Kind.CONSTANT, name, outer, None, depth)
+            return Definition(ChunkKind.FUNCTION, name, outer, value.child_by_field_name("body"), depth)
+        return Definition(ChunkKind.CONSTANT, name, outer, None, depth)
     return None

@@ -51,7 +51,7 @@ class BusyIndexError(RetrievalError):
 
 
 class UnreadableVectorsError(RetrievalError):
-    """A serialised FAISS index is none that the installed FAISS reads, or belongs to other vectors."""
+    """The installed FAISS cannot read a serialised index, or the index belongs to other vectors."""
 
 
 class EmbedderError(RetrievalError):

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foretype_retrieval.definitions import Kind
-from foretype_retrieval.segment import FileEntry, Segment, build, merge
+from foretype_retrieval.definitions import ChunkKind
+from foretype_retrieval.segment import FileEntry, IndexSegment, build, merge
 from foretype_retrieval.terms import symbol_term
 from foretype_retrieval.vectors import VectorPart
 
-__all__ = ["FileState", "Found", "Index", "Key", "Ranking"]
+__all__ = ["FileState", "FoundChunk", "Index", "Key", "Ranking"]
 
 Array = NDArray[Any]
 
@@ -37,12 +37,12 @@ class FileState(NamedTuple):
     mtime_ns: int
 
 
-class Found(NamedTuple):
+class FoundChunk(NamedTuple):
     """A chunk of the index."""
 
     path: str
     name: str
-    kind: Kind
+    kind: ChunkKind
     line: int
     start: int
     end: int
@@ -52,14 +52,14 @@ class Found(NamedTuple):
 
 @dataclass(eq=False)
 class _Part:
-    segment: Segment
+    segment: IndexSegment
     alive_files: Array
     alive: Array
     vectors: VectorPart
     whole: bool = True
 
     @classmethod
-    def of(cls, segment: Segment) -> _Part:
+    def of(cls, segment: IndexSegment) -> _Part:
         files, chunks = np.ones(segment.file_count, np.bool_), np.ones(segment.chunk_count, np.bool_)
         return cls(segment, files, chunks, VectorPart(segment.arrays["vectors"]))
 
@@ -72,23 +72,31 @@ class Index:
     """Chunks of a workspace. Not safe for threads: one thread writes it, or a reader keeps the one it was given."""
 
     def __init__(
-        self, base: Segment | None = None, *, dimensions: int | None = None, faiss: Array | None = None
+        self, base: IndexSegment | None = None, *, dimensions: int | None = None, faiss: Array | None = None
     ) -> None:
         self.dimensions = dimensions if dimensions is not None else (base.dimensions if base is not None else 0)
         self._parts = [_Part.of(base if base is not None else build([], self.dimensions))]
         if faiss is not None:
             self._parts[0].vectors.attach(faiss)
-        self._where: dict[str, tuple[_Part, int]] = {}
         self._statistics: tuple[int, float, list[Array]] | None = None
-        for path, file in self._parts[0].segment.files.items():
-            self._where[path] = (self._parts[0], file)
 
     def __len__(self) -> int:
         return self._counted()[0]
 
     def __contains__(self, path: str) -> bool:
         """Whether a file is in the index."""
-        return path in self._where
+        return self._place(path) is not None
+
+    def _place(self, path: str) -> tuple[int, int] | None:
+        """Number of the part where this file is alive, and its number there.
+
+        The parts are asked one after the other: a table of all paths would be copied at every save.
+        """
+        for at, part in enumerate(self._parts):
+            file = part.segment.files.get(path)
+            if file is not None and part.alive_files[file]:
+                return at, file
+        return None
 
     def _counted(self) -> tuple[int, float, list[Array]]:
         """Chunks alive, their mean length in terms, and by segment what the length of each chunk adds in BM25."""
@@ -103,56 +111,51 @@ class Index:
     def files(self) -> Mapping[str, FileState]:
         """State of every file, as it was read."""
         result: dict[str, FileState] = {}
-        for path, (part, file) in self._where.items():
-            arrays = part.segment.arrays
-            result[path] = FileState(int(arrays["file_sizes"][file]), int(arrays["file_mtimes_ns"][file]))
+        for part in self._parts:
+            paths, arrays, alive = part.segment.paths, part.segment.arrays, np.flatnonzero(part.alive_files)
+            sizes, times = arrays["file_sizes"][alive].tolist(), arrays["file_mtimes_ns"][alive].tolist()
+            for file, size_bytes, mtime_ns in zip(alive.tolist(), sizes, times, strict=True):
+                result[paths[file]] = FileState(size_bytes, mtime_ns)
         return result
 
     def copy(self) -> Index:
-        """An index that shares the segments and can be changed while this one is read."""
+        """An index that shares the segments and can be changed while this one is read. Takes a byte for each file and each chunk."""
         other = Index.__new__(Index)
         other.dimensions = self.dimensions
         other._statistics = self._statistics
         other._parts = [
             _Part(one.segment, one.alive_files.copy(), one.alive.copy(), one.vectors, one.whole) for one in self._parts
         ]
-        twin = dict(zip(map(id, self._parts), other._parts, strict=True))
-        other._where = {path: (twin[id(part)], file) for path, (part, file) in self._where.items()}
         return other
 
     def prepare(self) -> None:
         """Does beforehand what the first question would otherwise wait for."""
         for part in self._parts:
             part.vectors.prepare()
+            part.segment.prepare()
         self._counted()
 
     def update(self, entries: Sequence[FileEntry], removed: Iterable[str] = ()) -> None:
         """Adds or replaces files, and forgets others."""
         self._statistics = None
         for path in (*removed, *(entry.path for entry in entries)):
-            found = self._where.pop(path, None)
-            if found is not None:
-                part, file = found
+            place = self._place(path)
+            if place is not None:
+                part, file = self._parts[place[0]], place[1]
                 part.whole = False
                 part.alive_files[file] = False
                 part.alive[part.segment.chunks_of(file)] = False
         if not entries:
             return
-        added = _Part.of(build(entries, self.dimensions))
-        self._parts.append(added)
-        for path, file in added.segment.files.items():
-            self._where[path] = (added, file)
+        self._parts.append(_Part.of(build(entries, self.dimensions)))
         if len(self._parts) > MAX_SMALL_SEGMENTS:
             self._merge_small()
 
     def _merge_small(self) -> None:
         base, small = self._parts[0], self._parts[1:]
-        joined = _Part.of(merge([(part.segment, part.alive_files) for part in small]))
-        self._parts = [base, joined]
-        for path, file in joined.segment.files.items():
-            self._where[path] = (joined, file)
+        self._parts = [base, _Part.of(merge([(part.segment, part.alive_files) for part in small]))]
 
-    def merged(self) -> Segment:
+    def merged(self) -> IndexSegment:
         """Everything alive as one segment, to be stored. The same arrays as of a fresh index of the same files."""
         return merge([(part.segment, part.alive_files) for part in self._parts])
 
@@ -227,15 +230,15 @@ class Index:
                 scored += zip(rounded, self._keys(at, chunks), strict=True)
         return _ordered(scored, limit)
 
-    def found(self, key: Key, score: float) -> Found:
+    def found(self, key: Key, score: float) -> FoundChunk:
         """What a key of a ranking stands for."""
         path, start, at, chunk = key
         segment = self._parts[at].segment
         arrays = segment.arrays
-        return Found(
+        return FoundChunk(
             path,
             segment.name(chunk),
-            Kind(int(arrays["kinds"][chunk])),
+            ChunkKind(int(arrays["kinds"][chunk])),
             int(arrays["lines"][chunk]),
             start,
             int(arrays["ends"][chunk]),
@@ -255,12 +258,11 @@ class Index:
 
     def best_inside(self, paths: Iterable[str], scores: Sequence[Array], limit: int) -> list[Key]:
         """Chunks of these files with the highest scores; those that score nothing come last."""
-        order = {id(part): at for at, part in enumerate(self._parts)}
         # Files in the order of their paths, and chunks in that of their places: a stable sort then settles ties as keys do.
         spans = [
-            (order[id(place[0])], place[0].segment.chunks_of(place[1]))
+            (place[0], self._parts[place[0]].segment.chunks_of(place[1]))
             for path in sorted(paths)
-            if (place := self._where.get(path)) is not None
+            if (place := self._place(path)) is not None
         ]
         if not spans:
             return []

@@ -28,8 +28,8 @@ from foretype_retrieval.segment import FileEntry
 from foretype_retrieval.store import load, save, writing
 
 __all__ = [
-    "Progress",
-    "Report",
+    "IndexingProgress",
+    "UpdateReport",
     "changes",
     "is_full",
     "make_entry",
@@ -47,7 +47,7 @@ _BATCH_CHUNKS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IndexingProgress:
     """How far indexing is."""
 
     files_done: int
@@ -56,7 +56,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class UpdateReport:
     """What an update did.
 
     Attributes:
@@ -123,9 +123,9 @@ def update_workspace(
     embedder: Embedder | None,
     *,
     globs: Sequence[str] = (),
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[IndexingProgress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> tuple[Index, Report]:
+) -> tuple[Index, UpdateReport]:
     """Brings the stored index up to date, or makes it.
 
     Raises:
@@ -148,7 +148,7 @@ def update_workspace(
         fresh = not index.files()
         full = _refresh(index, root, again, gone, embedder, progress, cancelled)
         indexed = len(again) - full
-        done = Report(len(index.files()), len(index), indexed, len(gone), len(found.unreadable), 0, full, problem)
+        done = UpdateReport(len(index.files()), len(index), indexed, len(gone), len(found.unreadable), 0, full, problem)
         if problem or not (indexed or gone or fresh):
             return index, done
         merged = index.merged()
@@ -181,7 +181,7 @@ def _refresh(
     again: Sequence[str],
     gone: Iterable[str],
     embedder: Embedder | None,
-    progress: Callable[[Progress], None],
+    progress: Callable[[IndexingProgress], None],
     cancelled: Callable[[], bool],
 ) -> int:
     """Reads `again` into the index, the files that it knows first; returns how many new ones found no room."""
@@ -212,8 +212,8 @@ def _refresh(
             entries.append(entry)
             held += len(entry.chunks)
         if at % 20 == 19:
-            progress(Progress(at + 1, len(paths), len(index) + held))
+            progress(IndexingProgress(at + 1, len(paths), len(index) + held))
     index.update(entries, missing)
     if not left_out:
-        progress(Progress(len(paths), len(paths), len(index)))
+        progress(IndexingProgress(len(paths), len(paths), len(index)))
     return left_out

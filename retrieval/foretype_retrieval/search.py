@@ -20,10 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretype_retrieval.embedder import Embedder
-from foretype_retrieval.index import Found, Index, Key
+from foretype_retrieval.index import FoundChunk, Index, Key
 from foretype_retrieval.terms import count_terms, identifiers, identifiers_of, import_names
 
-__all__ = ["WEIGHTS", "Candidates", "Features", "Hit", "Query", "candidates", "query_at", "query_of_words", "search"]
+__all__ = [
+    "WEIGHTS",
+    "Candidates",
+    "Features",
+    "Query",
+    "SearchHit",
+    "candidates",
+    "query_at",
+    "query_of_words",
+    "search",
+]
 
 NEAR_LINES: Final = 200
 """Lines above the place that a question looks at."""
@@ -96,10 +106,10 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """A result, and which ranking put it first: `imports`, or `retrieval`."""
 
-    found: Found
+    found: FoundChunk
     source_name: str
 
 
@@ -136,17 +146,17 @@ def query_of_words(text: str) -> Query:
 
 def search(
     index: Index, query: Query, embedder: Embedder | None, *, limit: int, weights: Features = WEIGHTS
-) -> list[Hit]:
+) -> list[SearchHit]:
     """The best chunks, best first."""
     found = candidates(index, query, embedder)
     # Rounded, so that the order of a sum never decides; ties go to the first key.
     scores = np.round(found.features @ np.asarray(weights), 6).tolist()
     best = heapq.nsmallest(limit, zip(scores, found.keys, strict=True), key=lambda one: (-one[0], one[1]))
     named = {*query.names, *query.imported}
-    hits: list[Hit] = []
+    hits: list[SearchHit] = []
     for score, key in best:
         chunk = index.found(key, score)
-        hits.append(Hit(chunk, "imports" if chunk.name in named else "retrieval"))
+        hits.append(SearchHit(chunk, "imports" if chunk.name in named else "retrieval"))
     return hits
 
 

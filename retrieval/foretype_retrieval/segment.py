@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from foretype_retrieval.chunks import Chunk
 from foretype_retrieval.terms import count_terms, identifiers, subwords, symbol_term
 
-__all__ = ["ARRAYS", "FileEntry", "Segment", "build", "merge"]
+__all__ = ["ARRAYS", "FileEntry", "IndexSegment", "build", "merge"]
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class Segment:
+class IndexSegment:
     """Files, their chunks, and postings of their terms; see :data:`ARRAYS`."""
 
     arrays: Mapping[str, Array] = field(repr=False)
@@ -105,6 +105,10 @@ class Segment:
         """File number of each chunk."""
         bounds = self.arrays["file_chunks"]
         return np.repeat(np.arange(self.file_count, dtype=np.int32), np.diff(bounds, prepend=0))
+
+    def prepare(self) -> None:
+        """Makes the tables of paths, terms and files, which are made once."""
+        _ = self.files, self.terms, self.file_of
 
     def chunks_of(self, file: int) -> slice:
         ends = self.arrays["file_chunks"]
@@ -148,7 +152,7 @@ def _numbers(values: Sequence[int], dtype: Any) -> Array:
     return np.asarray(values, dtype=dtype)
 
 
-def build(entries: Sequence[FileEntry], dimensions: int) -> Segment:
+def build(entries: Sequence[FileEntry], dimensions: int) -> IndexSegment:
     """A segment of these files; each path once.
 
     Args:
@@ -189,7 +193,7 @@ def build(entries: Sequence[FileEntry], dimensions: int) -> Segment:
     arrays["lengths"] = np.frombuffer(lengths, dtype=np.int32) if lengths else np.zeros(0, np.int32)
     rows = [entry.vectors for entry in ordered if len(entry.chunks)]
     arrays["vectors"] = np.concatenate(rows) if rows else np.zeros((0, dimensions), np.float16)
-    return Segment(arrays)
+    return IndexSegment(arrays)
 
 
 def _postings(terms: Sequence[str], chunks: array[int], term_ids: array[int], counts: array[int]) -> dict[str, Array]:
@@ -215,7 +219,7 @@ def _sorted_postings(ids: Array, chunks: Array, counts: Array, terms: Sequence[s
     }
 
 
-def merge(parts: Sequence[tuple[Segment, Array]]) -> Segment:
+def merge(parts: Sequence[tuple[IndexSegment, Array]]) -> IndexSegment:
     """One segment of what is alive in several.
 
     Args:
@@ -245,7 +249,7 @@ def merge(parts: Sequence[tuple[Segment, Array]]) -> Segment:
             [(part.arrays[blob], part.arrays[ends]) for part, _ in parts], renumbered, total
         )
     arrays["vectors"] = _gathered([part.arrays["vectors"] for part, _ in parts], renumbered, total)
-    return Segment(arrays | _merged_postings([part for part, _ in parts], renumbered))
+    return IndexSegment(arrays | _merged_postings([part for part, _ in parts], renumbered))
 
 
 def _gathered(sources: Sequence[Array], renumbered: Sequence[Array], total: int) -> Array:
@@ -269,7 +273,7 @@ def _gathered_blob(
     return np.frombuffer(b"".join(pieces), dtype=np.uint8), np.cumsum([len(one) for one in pieces], dtype=np.int64)
 
 
-def _merged_postings(parts: Sequence[Segment], renumbered: Sequence[Array]) -> dict[str, Array]:
+def _merged_postings(parts: Sequence[IndexSegment], renumbered: Sequence[Array]) -> dict[str, Array]:
     ids: list[Array] = []
     chunks: list[Array] = []
     counts: list[Array] = []

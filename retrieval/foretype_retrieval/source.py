@@ -17,10 +17,10 @@ from foretype_context.text.document import Snapshot
 from foretype_context.text.uris import path_of_uri
 
 from foretype_retrieval.embedder import Embedder
-from foretype_retrieval.indexing import Progress
-from foretype_retrieval.search import NEAR_LINES, Hit, Query, query_at, search
+from foretype_retrieval.indexing import IndexingProgress
+from foretype_retrieval.search import NEAR_LINES, Query, SearchHit, query_at, search
 from foretype_retrieval.terms import subwords
-from foretype_retrieval.watch import Workspace
+from foretype_retrieval.watch import IndexedFolder
 
 __all__ = ["RetrievalSource", "open_source", "path_of"]
 
@@ -46,15 +46,15 @@ class RetrievalSource:
 
     def __init__(
         self,
-        workspaces: Sequence[Workspace],
+        workspaces: Sequence[IndexedFolder],
         embedder: Callable[[], Embedder | None],
-        make: Callable[[Path], Workspace] | None = None,
+        make: Callable[[Path], IndexedFolder] | None = None,
     ) -> None:
-        self._workspaces: tuple[Workspace, ...] = tuple(workspaces)
+        self._workspaces: tuple[IndexedFolder, ...] = tuple(workspaces)
         self._embedder = embedder
         self._make = make
         # As the editor names them: a link's target is indexed, and paths that go over the link belong to it too.
-        self._named: dict[Path, Workspace] = {one.root: one for one in workspaces}
+        self._named: dict[Path, IndexedFolder] = {one.root: one for one in workspaces}
         self._texts: dict[Path, str] = {}
         self._remembered: OrderedDict[tuple[object, ...], tuple[Snippet, ...]] = OrderedDict()
 
@@ -151,7 +151,7 @@ class RetrievalSource:
         for workspace in self._workspaces:
             workspace.close()
 
-    def _place(self, path: Path) -> tuple[Workspace | None, str]:
+    def _place(self, path: Path) -> tuple[IndexedFolder | None, str]:
         """The innermost workspace that a file lies in, and its path there."""
         inside = [name for name in self._named if path.is_relative_to(name)]
         if not inside:
@@ -174,7 +174,7 @@ def _question(snapshot: Snapshot, offset: int, own: str) -> Query:
     return query_at(lines, text[snapshot.line_start(line) : offset], own)
 
 
-def _snippet(hit: Hit) -> Snippet:
+def _snippet(hit: SearchHit) -> Snippet:
     found = hit.found
     return Snippet(
         path=found.path,
@@ -226,12 +226,12 @@ def open_source(
     embedder = LazyEmbedder(table, complain=lambda reason: _logger.warning("%s", reason))
     cache = cache_dir or default_cache_dir()
 
-    def make(root: Path) -> Workspace:
-        def tell(progress: Progress | None) -> None:
+    def make(root: Path) -> IndexedFolder:
+        def tell(progress: IndexingProgress | None) -> None:
             if on_progress is not None:
                 on_progress(root, *((-1, 0) if progress is None else (progress.files_done, progress.files_total)))
 
-        workspace = Workspace(root, cache, embedder, table=table, globs=globs, on_progress=tell)
+        workspace = IndexedFolder(root, cache, embedder, table=table, globs=globs, on_progress=tell)
         workspace.start()
         return workspace
 

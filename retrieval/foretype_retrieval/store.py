@@ -29,7 +29,7 @@ from foretype_retrieval.errors import (
     OutdatedIndexError,
     UnsavedIndexError,
 )
-from foretype_retrieval.segment import ARRAYS, Segment
+from foretype_retrieval.segment import ARRAYS, IndexSegment
 from foretype_retrieval.vectors import EXACT_CHUNKS, build_faiss
 
 __all__ = [
@@ -57,7 +57,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", er
 class Stored:
     """What was read: the segment, and the serialised FAISS index of its vectors where it is large."""
 
-    segment: Segment
+    segment: IndexSegment
     faiss: Array | None
     size_bytes: int
 
@@ -90,7 +90,7 @@ def writing(folder: Path) -> Generator[None]:
         lock.release()
 
 
-def save(folder: Path, segment: Segment, embedder_digest: str) -> int:
+def save(folder: Path, segment: IndexSegment, embedder_digest: str) -> int:
     """Replaces the stored index and returns its size in bytes. The caller holds :func:`writing`.
 
     Raises:
@@ -168,7 +168,7 @@ def load(folder: Path, embedder_digest: str) -> Stored:
         raw, cast("Mapping[str, list[Any]]", described["arrays"]), -(-(base + length) // _ALIGN) * _ALIGN, path
     )
     faiss = arrays.pop("faiss", None)
-    return Stored(Segment(arrays), faiss, len(raw))
+    return Stored(IndexSegment(arrays), faiss, len(raw))
 
 
 def _arrays(raw: Array, described: Mapping[str, list[Any]], start: int, path: Path) -> dict[str, Array]:

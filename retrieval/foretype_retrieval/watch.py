@@ -29,13 +29,21 @@ from foretype_retrieval.errors import (
 )
 from foretype_retrieval.git import GitState
 from foretype_retrieval.index import FileState, Index
-from foretype_retrieval.indexing import Progress, Report, changes, is_full, make_entry, open_index, update_workspace
+from foretype_retrieval.indexing import (
+    IndexingProgress,
+    UpdateReport,
+    changes,
+    is_full,
+    make_entry,
+    open_index,
+    update_workspace,
+)
 from foretype_retrieval.scan import MAX_CODE_BYTES, Scan, is_scanned, read_source, scan, wanted
 from foretype_retrieval.segment import FileEntry
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.worker import run_worker
 
-__all__ = ["Workspace", "default_cache_dir"]
+__all__ = ["IndexedFolder", "default_cache_dir"]
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +65,7 @@ def default_cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("foretype"))
 
 
-class Workspace:
+class IndexedFolder:
     """One folder and its index.
 
     Args:
@@ -74,7 +82,7 @@ class Workspace:
         table: Path | None = None,
         globs: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
-        on_progress: Callable[[Progress | None], None] = lambda progress: None,
+        on_progress: Callable[[IndexingProgress | None], None] = lambda progress: None,
     ) -> None:
         self.root = root
         self.folder = folder_of(cache_dir, root)
@@ -240,6 +248,9 @@ class Workspace:
                 paths, files = [path for path in paths if path in self._open], len(paths)
             if len(paths) < files:
                 self._compare()
+        self._take_in_here(paths)
+
+    def _take_in_here(self, paths: Sequence[str]) -> None:
         for at in range(0, len(paths), _FEW):
             if self.index is not None:
                 fresh = self.index.copy()
@@ -319,7 +330,7 @@ class Workspace:
         """A large change, by the indexing process."""
         self._doing = "indexing"
         try:
-            self._on_progress(Progress(0, 0, 0 if index is None else len(index)))
+            self._on_progress(IndexingProgress(0, 0, 0 if index is None else len(index)))
             report = run_worker(
                 self.root,
                 self.folder,
@@ -340,7 +351,7 @@ class Workspace:
         finally:
             self._on_progress(None)
 
-    def _adopt(self, report: Report) -> None:
+    def _adopt(self, report: UpdateReport) -> None:
         if not report.problem:
             self._load()
             return
@@ -351,19 +362,33 @@ class Workspace:
         self._show(index)
 
     def _scan(self) -> Scan:
+        def pause() -> None:
+            # Listing holds the lock in short pieces; stepping aside lets a completion in between, and a save waits for no long scan.
+            # What was listed before it changed is read once more: nothing is forgotten for what a list says.
+            time.sleep(_STEP_ASIDE_S)
+            self._take_in_meanwhile()
+
         began = self._clock()
-        found = scan(
-            self.root,
-            self._globs,
-            cancelled=self._closed.is_set,
-            # Listing holds the lock in short pieces; stepping aside lets a completion in between.
-            pause=lambda: time.sleep(_STEP_ASIDE_S),
-            pause_every=100,
-        )
+        found = scan(self.root, self._globs, cancelled=self._closed.is_set, pause=pause, pause_every=100)
         self._scan_took_s = self._clock() - began
         if not found.complete:
             raise IndexingCancelledError
         return found
+
+    def _take_in_meanwhile(self) -> None:
+        """What was told since the last look, where it is little; much is taken in after the scan."""
+        with self._lock:
+            few = 0 < len(self._touched) <= _FEW
+        if not few or self.index is None:
+            return
+        touched = self._take_touched()
+        try:
+            self._take_in_here(touched)
+        except IndexingCancelledError:
+            raise
+        except Exception as error:  # a fault of the subscriber must not end the scan
+            _logger.debug("indexing failed", exc_info=error)
+            self._postpone(touched, error)
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Final, cast
 
 from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, WorkerError, WorkspaceGoneError
-from foretype_retrieval.indexing import Progress, Report, update_workspace
+from foretype_retrieval.indexing import IndexingProgress, UpdateReport, update_workspace
 from foretype_retrieval.static_embedder import default_embedder
 
 __all__ = ["run_worker"]
@@ -36,9 +36,9 @@ def run_worker(
     *,
     table: Path | None = None,
     globs: Sequence[str] = (),
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[IndexingProgress], None] = lambda progress: None,
     cancelled: threading.Event | None = None,
-) -> Report:
+) -> UpdateReport:
     """Runs the indexing process and waits for it; for a thread that may wait.
 
     Raises:
@@ -60,18 +60,18 @@ def run_worker(
 
     watcher = threading.Thread(target=watch, name="foretype index cancel", daemon=True)
     watcher.start()
-    report: Report | None = None
+    report: UpdateReport | None = None
     problem = ""
     try:
         for line in process.stdout or ():
             with contextlib.suppress(ValueError):
                 said = cast("dict[str, Any]", json.loads(line))
                 if "report" in said:
-                    report = Report(**said["report"])
+                    report = UpdateReport(**said["report"])
                 elif "error" in said:
                     problem = str(said["error"])
                 else:
-                    progress(Progress(**said))
+                    progress(IndexingProgress(**said))
     finally:
         ended.set()
         _end(process)

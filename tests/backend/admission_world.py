@@ -24,6 +24,7 @@ class Source:
     class_: RequestClass
     objective_s: float | None
     begin_s: float
+    free: bool
 
 
 def typing_tenant(
@@ -33,9 +34,10 @@ def typing_tenant(
     class_: RequestClass = RequestClass.INTERACTIVE,
     objective_s: float | None = None,
     begin_s: float = 0.0,
+    free: bool = False,
 ) -> Source:
     """Poisson arrivals."""
-    return Source(tenant=tenant, rate=rate, class_=class_, objective_s=objective_s, begin_s=begin_s)
+    return Source(tenant=tenant, rate=rate, class_=class_, objective_s=objective_s, begin_s=begin_s, free=free)
 
 
 @dataclass
@@ -77,6 +79,7 @@ class Simulation:
         self, *, slots: int, service_s: float, ttft_s: float = 0.0, pressure: Pressure | None = None, seed: int = 1
     ) -> None:
         self._chance = random.Random(seed)
+        self.now = 0.0
         self._service_s, self._ttft_s = service_s, ttft_s
         self._pressure = pressure
         self.scheduler = Scheduler(SlotLimits(max_running=slots, max_waiting=4 * slots), pressure)
@@ -113,6 +116,7 @@ class Simulation:
             now, number, kind, what = heapq.heappop(events)
             if now > until_s:
                 break
+            self.now = now
             if kind == "arrive":
                 assert isinstance(what, Source)
                 ticket = Ticket(
@@ -121,6 +125,7 @@ class Simulation:
                     class_=what.class_,
                     deadline=now + 10.0,
                     tenant=what.tenant,
+                    free=what.free,
                     cost_tokens=200,
                     objective_s=what.objective_s,
                     arrived=now,

@@ -7,7 +7,7 @@ import contextlib
 import json
 import socket
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import uvicorn
@@ -54,6 +54,8 @@ class Replica:
         self.counting = "cached"
         self.chats = True
         self.echoes = False
+        self.tokenizes: Callable[[str], list[int]] | None = None
+        """Its own tokenizer, where it says."""
         self.writes: tuple[int, ...] = ()
         """Ids that it writes, over and over, in place of what nobody reads."""
         self.probed: list[str] = []
@@ -88,7 +90,8 @@ class Replica:
         return self._bound(self.port)
 
     def _bound(self, port: int) -> socket.socket:
-        made = socket.socket()
+        # The protocol is named, or asyncio leaves Nagle's algorithm on: an answer's first token would wait 40 ms.
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(("127.0.0.1", port))
         return made
@@ -107,8 +110,13 @@ class Replica:
             await self._maybe_hang()
             return JSONResponse({"data": [{"id": self.model, "max_model_len": self.context}]})
 
+        async def health(_: Request) -> Any:
+            return PlainTextResponse("", 503 if self.behaviour == "error" else 200)
+
         async def metrics(_: Request) -> Any:
             return PlainTextResponse(
+                f'vllm:num_requests_running{{engine="0"}} {len(self._live)}\n'
+                'vllm:num_requests_waiting{engine="0"} 0\n'
                 f'vllm:cache_config_info{{block_size="{self.cache.block_tokens}",num_gpu_blocks="512"}} 1.0\n'
                 f'vllm:kv_cache_usage_perc{{engine="0"}} {self.kv_use}\n'
                 f"vllm:spec_decode_num_drafts_total {100 * bool(self.guesses)}\n"
@@ -130,10 +138,11 @@ class Replica:
             if not body.get("stream"):
                 await self._maybe_hang()
                 cached = 0
-                if body["max_tokens"] == 1 and len(body["prompt"]) > 1:
+                if len(body["prompt"]) > 1:
                     self.bodies.append(body)
-                    self.probed.append(body.get("cache_salt", ""))
                     cached = self._compute(body)
+                    if body["max_tokens"] == 1:
+                        self.probed.append(body.get("cache_salt", ""))
                 choice: dict[str, Any] = {"text": "x", **({"token_ids": [1]} if self.ids else {})}
                 return JSONResponse({"choices": [choice], **self._usage(body, cached)})
             if len(body["prompt"]) > 1:  # not a health check
@@ -151,9 +160,16 @@ class Replica:
                     self._live[name].set()
             return JSONResponse({})
 
+        async def tokenize(request: Request) -> Any:
+            if self.tokenizes is None:
+                return JSONResponse({"detail": "Not Found"}, 404)
+            return JSONResponse({"tokens": self.tokenizes((await request.json())["prompt"])})
+
         return Starlette(
             routes=[
+                Route("/tokenize", tokenize, methods=["POST"]),
                 Route("/v1/models", models, methods=["GET"]),
+                Route("/health", health, methods=["GET"]),
                 Route("/metrics", metrics, methods=["GET"]),
                 Route("/v1/completions", completions, methods=["POST"]),
                 Route("/v1/chat/completions", completions, methods=["POST"]),

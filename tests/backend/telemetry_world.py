@@ -85,7 +85,7 @@ def files_with(directory: Path, needle: bytes) -> list[str]:
     ]
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     ends = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < ends, "it never came true"

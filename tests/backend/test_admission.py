@@ -1,12 +1,13 @@
 """The scheduler: what starts, waits and is refused, and that no sequence of events leaks a slot."""
 
+import copy
 import itertools
 import os
 import random
 
 import pytest
 from backend.admission_world import Result, Simulation, Source, typing_tenant
-from foretype_backend.admission.outcomes import Decision, Reason, reason_of
+from foretype_backend.admission.outcomes import SHED, Decision, Reason, reason_of
 from foretype_backend.admission.pressure import LOWEST_FIRST, Pressure, Rates, RollingP99
 from foretype_backend.admission.scheduler import (
     PRIORITY,
@@ -232,10 +233,10 @@ def test_pressure_sheds_one_class_at_a_time_lowest_first_and_interactive_never()
         for _ in range(100):
             pressure.first_token(RequestClass.INTERACTIVE, 0.2)
         assert pressure.turn(float(turn)) == (turn < 6)
-        seen += [class_ for class_ in LOWEST_FIRST if pressure.sheds(class_) and class_ not in seen]
+        seen += [class_ for class_ in LOWEST_FIRST if pressure.spare_steps(class_) and class_ not in seen]
     assert seen == [class_ for class_ in LOWEST_FIRST if class_ is not RequestClass.INTERACTIVE]
     assert seen[-2:] == [RequestClass.BLOCK, RequestClass.NEXT_EDIT]
-    assert not pressure.queues_interactive
+    assert not pressure.queues_interactive()
 
 
 def test_a_class_in_trouble_never_sheds_a_higher_one() -> None:
@@ -245,8 +246,8 @@ def test_a_class_in_trouble_never_sheds_a_higher_one() -> None:
         for _ in range(100):
             pressure.first_token(RequestClass.CHAT, 0.2)
         pressure.turn(float(turn))
-    assert pressure.sheds(RequestClass.CHAT)
-    assert not pressure.sheds(RequestClass.BLOCK)
+    assert pressure.spare_steps(RequestClass.CHAT)
+    assert not pressure.spare_steps(RequestClass.BLOCK)
 
 
 def test_between_the_shares_pressure_holds_and_below_both_it_falls_step_by_step() -> None:
@@ -288,6 +289,16 @@ def test_the_rolling_p99_is_within_ten_percent(values: list[float]) -> None:
     found = window.p99_s()
     assert found is not None
     assert right / 1.11 <= found <= right * 1.11
+
+
+def test_of_few_first_tokens_the_slowest_is_told_and_nothing_is_shed_for_it() -> None:
+    pressure = Pressure({RequestClass.INTERACTIVE: 0.1})
+    assert pressure.recent_ms() == {}
+    for value in (0.02, 9.0, 0.03):
+        pressure.first_token(RequestClass.INTERACTIVE, value)
+    pressure.busy()
+    assert pressure.recent_ms()["interactive"] == pytest.approx(9_000, rel=0.11)
+    assert pressure.statistics().p99_ms == {} and not pressure.turn(0.0)
 
 
 def test_every_refusal_has_a_reason_and_every_class_a_rank() -> None:
@@ -336,6 +347,7 @@ def storm(events: int, seed: int) -> Scheduler:
                 deadline=now + chance.random(),
                 tenant=str(chance.randrange(4)),
                 weight=chance.choice((0.5, 1.0, 3.0)),
+                free=chance.random() < 0.3,
                 uncached_tokens=chance.randrange(3000),
                 cost_tokens=1 + chance.randrange(6000),
                 objective_s=chance.choice((None, 0.1)),
@@ -469,3 +481,122 @@ def test_a_wait_that_takes_most_of_an_objective_is_refused_where_there_are_objec
     scheduler.rates.served(10.0)
     effects = arrivals(scheduler, ticket("a"), ticket("b", objective_s=1.0))
     assert effects == [Start("a"), *([Refuse("b", Decision.PREDICTED_LATE)] if objectives else [])]
+
+
+# Free customers
+
+
+class Watched:
+    """Holds the promise: after a paying customer was refused for the load no free one of that class, or a lower one, starts for a while."""
+
+    def __init__(self) -> None:
+        self.refused: dict[RequestClass, float] = {}
+        self.paid_refused = self.free_started = self.free_refused = 0
+
+    def see(self, ticket: Ticket, decision: Decision, now: float) -> None:
+        started = decision in (Decision.STARTED, WAITED)
+        if ticket.free:
+            self.free_started += started
+            self.free_refused += decision in SHED
+        elif decision in SHED:
+            self.paid_refused += 1
+            self.refused[ticket.class_] = now
+        if ticket.free and started:
+            late = [class_ for class_, at in self.refused.items() if now - at < 2.0]
+            assert all(PRIORITY[class_] > PRIORITY[ticket.class_] for class_ in late), (now, ticket, late)
+
+
+def beside_paying(*sources: Source, slots: int = 16, seconds: float = 60.0) -> tuple[Result, Watched]:
+    pressure = Pressure({RequestClass.INTERACTIVE: 0.1, RequestClass.BLOCK: 0.5})
+    simulation = Simulation(slots=slots, service_s=0.16, ttft_s=0.02, pressure=pressure)
+    watched, scheduler = Watched(), simulation.scheduler
+    simulation.watch = lambda ticket, decision: watched.see(ticket, decision, simulation.now)
+    result = simulation.run(list(sources), seconds=seconds)
+    assert scheduler.statistics().running <= slots
+    return result, watched
+
+
+CAPACITY = 16 / 0.16
+INTERACTIVE = {"class_": RequestClass.INTERACTIVE, "objective_s": 0.1}
+
+
+def test_in_a_spike_free_customers_are_refused_and_paying_ones_are_not() -> None:
+    paid = [typing_tenant(f"paid{n}", rate=0.2 * CAPACITY, **INTERACTIVE) for n in range(3)]
+    free = [typing_tenant(f"free{n}", rate=0.5 * CAPACITY, free=True, **INTERACTIVE) for n in range(4)]
+    result, watched = beside_paying(*paid, *free)
+    asked = 0.6 * CAPACITY * 60
+    assert watched.paid_refused < 0.01 * asked, "as few as without free customers, where it is 0.4 %"
+    assert watched.free_refused > 4 * watched.free_started > 0, "what paying customers leave is served"
+    assert min(result.ttft_of[one.tenant].__len__() for one in paid) > 0.9 * 0.2 * CAPACITY * 60
+
+
+@pytest.mark.parametrize("modest", [True, False])
+def test_no_free_request_starts_while_paying_ones_of_its_class_are_refused(modest: bool) -> None:
+    """Paying customers ask more than there is: one of them floods, or all do."""
+    rates = (0.1, 3.0) if modest else (1.0, 1.0)
+    paid = [typing_tenant(f"paid{n}", rate=rate * CAPACITY, **INTERACTIVE) for n, rate in enumerate(rates)]
+    block = typing_tenant("paid0", rate=0.3 * CAPACITY, class_=RequestClass.BLOCK, objective_s=0.5)
+    free = [
+        typing_tenant("free", rate=0.1 * CAPACITY, free=True, **INTERACTIVE),
+        typing_tenant("free", rate=0.1 * CAPACITY, free=True, class_=RequestClass.BLOCK, objective_s=0.5),
+    ]
+    _, watched = beside_paying(*paid, block, *free)
+    assert watched.paid_refused > 1000 and watched.free_refused > 1000
+    assert watched.free_started < 0.02 * watched.free_refused
+
+
+def test_what_a_paying_customer_is_refused_a_free_one_is_refused_too_at_the_same_moment() -> None:
+    chance = random.Random(3)
+    seen = 0
+    for _ in range(400):
+        pressure = Pressure(dict.fromkeys(RequestClass, 0.1))
+        pressure.level = chance.randrange(7)
+        scheduler = Scheduler(SlotLimits(max_running=8, max_waiting=8), pressure)
+        scheduler.rates.served(0.2)
+        for n in range(chance.randrange(24)):
+            of = {"tenant": f"t{n % 3}", "free": n % 3 == 2, "weight": chance.choice((0.5, 1.0, 3.0))}
+            scheduler.arrive(ticket(f"{n}", f"{n}", chance.choice(list(RequestClass)), **of), 0.0)  # type: ignore[arg-type]
+        class_, objective_s = chance.choice(list(RequestClass)), chance.choice((None, 0.1))
+        twin = copy.deepcopy(scheduler)
+        decided = [
+            one.arrive(ticket("x", "x", class_, tenant=name, free=free, objective_s=objective_s), 0.0)[-1:]
+            for one, name, free in ((scheduler, "t0", False), (twin, "t2", True))
+        ]
+        if decided[0] and isinstance(decided[0][0], Refuse) and decided[0][0].key == "x":
+            seen += 1
+            assert decided[1] and isinstance(decided[1][0], Refuse), (decided, pressure.level, class_)
+    assert seen > 40
+
+
+def test_a_free_request_gives_up_its_place_in_the_queue_to_a_paying_one_of_its_class() -> None:
+    scheduler = Scheduler(ONE)
+    arrivals(
+        scheduler, ticket("runs", tenant="paid"), *(ticket(f"f{n}", f"{n}", tenant="f", free=True) for n in (1, 2))
+    )
+    effects = arrivals(scheduler, ticket("a", "a", tenant="paid"), ticket("b", "b", tenant="paid"))
+    assert effects == [Refuse("f2", Decision.DISPLACED), Refuse("f1", Decision.DISPLACED)]
+    assert scheduler.arrive(ticket("f3", "f3", tenant="f", free=True), 0.0) == [Refuse("f3", Decision.QUEUE_FULL)]
+    assert scheduler.leave("runs", 0.0)[0].key in "ab"
+
+
+def test_a_paying_request_does_not_count_free_ones_of_its_class_as_before_it() -> None:
+    scheduler = Scheduler(MANY, pressure=Pressure({RequestClass.BLOCK: 1.0}))
+    scheduler.rates.served(0.05)
+    arrivals(scheduler, ticket("runs"), *(ticket(f"f{n}", f"{n}", tenant="f", free=True) for n in range(4)))
+    assert arrivals(scheduler, ticket("paid", tenant="p", objective_s=0.1)) == [], (
+        "it waits for one slot, 50 of its 80 ms"
+    )
+
+
+def test_free_customers_alone_are_treated_as_any_others() -> None:
+    alone, as_others = (
+        beside_paying(*(typing_tenant(f"{n}", rate=0.7 * CAPACITY, free=free, **INTERACTIVE) for n in range(2)))[0]
+        for free in (True, False)
+    )
+    assert alone.refused and (alone.refused, alone.completions) == (as_others.refused, as_others.completions)
+    shares = Shares()
+    shares.asked("f", 1.0, 0.0, free=True)
+    shares.asked("g", 1.0, 0.0, free=True)
+    assert shares.modest("f", 24) and shares.headroom("f", 24) == 0
+    shares.asked("p", 1.0, 0.0)
+    assert not shares.modest("f", 24) and shares.headroom("f", 24) == 3 and shares.headroom("p", 24) == 0

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,20 @@ import pytest
 from backend.identity_world import NOW_MS
 from foretype_backend.errors import EntryError, StoreError
 from foretype_backend.identity.audit import AuditLog, audit_entries, check_store
-from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Check, Entry, Head, Verdict, entry_of
+from foretype_backend.identity.audit_chain import (
+    BEGINNING,
+    Act,
+    AuditKey,
+    ChainCheck,
+    ChainVerdict,
+    Entry,
+    NotedHead,
+    entry_of,
+)
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import metadata
 from foretype_backend.identity.store import IdentityStore
 from foretype_client.commands.cli import app
-from foretype_lab import postgres
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -35,8 +43,10 @@ def chained(acts: Sequence[Act], key: AuditKey | None = KEY) -> list[Entry]:
     return made
 
 
-def found(entries: Iterable[Entry], *keys: AuditKey, count: int | None = None, anchor: Head | None = None) -> Verdict:
-    check = Check(keys, anchor)
+def found(
+    entries: Iterable[Entry], *keys: AuditKey, count: int | None = None, anchor: NotedHead | None = None
+) -> ChainVerdict:
+    check = ChainCheck(keys, anchor)
     for entry in entries:
         check.take(entry)
     return check.verdict(count)
@@ -46,9 +56,9 @@ LOG = chained(ACTS)
 
 
 def test_a_log_as_it_was_written_is_whole() -> None:
-    assert found(LOG, KEY, count=6) == Verdict(6, None, "", Head(6, LOG[-1].digest), True)
-    assert found(LOG) == Verdict(6, None, "", Head(6, LOG[-1].digest), False)
-    assert found([]) == Verdict(0, None, "", Head(0, BEGINNING), False)
+    assert found(LOG, KEY, count=6) == ChainVerdict(6, None, "", NotedHead(6, LOG[-1].digest), True)
+    assert found(LOG) == ChainVerdict(6, None, "", NotedHead(6, LOG[-1].digest), False)
+    assert found([]) == ChainVerdict(0, None, "", NotedHead(0, BEGINNING), False)
 
 
 @given(
@@ -75,7 +85,7 @@ def test_one_changed_byte_is_found_at_its_entry(at: int, field: str, where: int,
 def test_a_row_that_is_gone_and_a_pair_that_is_swapped_are_found(one: int, two: int) -> None:
     without = [*LOG[:one], *LOG[one + 1 :]]
     # A log that was cut at its end is a shorter log: what finds it is the count, or a head that was noted elsewhere.
-    for verdict in (found(without, KEY, count=6), found(without, KEY, anchor=Head(6, LOG[-1].digest))):
+    for verdict in (found(without, KEY, count=6), found(without, KEY, anchor=NotedHead(6, LOG[-1].digest))):
         assert verdict.broken_at == one + 1
     if one != two:
         swapped = list(LOG)
@@ -99,8 +109,8 @@ def test_who_chains_a_log_again_without_the_key_is_found_and_by_a_noted_head_wit
         assert found(named, KEY, count=6).broken_at == 1
     again = chained(acts)  # by who has the key
     assert found(again, KEY, count=6).broken_at is None
-    assert found(again, KEY, count=6, anchor=Head(6, LOG[-1].digest)).broken_at == 6
-    assert found(again, KEY, FORGED, count=6, anchor=Head(2, LOG[1].digest)).broken_at is None
+    assert found(again, KEY, count=6, anchor=NotedHead(6, LOG[-1].digest)).broken_at == 6
+    assert found(again, KEY, FORGED, count=6, anchor=NotedHead(2, LOG[1].digest)).broken_at is None
 
 
 def test_an_entry_takes_any_text() -> None:
@@ -109,17 +119,9 @@ def test_an_entry_takes_any_text() -> None:
     assert found([entry], KEY).broken_at is None
 
 
-@pytest.fixture(scope="module")
-def server_url() -> Iterator[str]:
-    if not postgres.available():
-        pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    with postgres.server() as url:
-        yield url
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "i.db") if request.param == "sqlite" else str(request.getfixturevalue("server_url"))
+    return str(tmp_path / "i.db") if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture
@@ -132,8 +134,8 @@ async def store(url: str) -> AsyncGenerator[IdentityStore]:
     await opened.close()
 
 
-async def verified(store: IdentityStore) -> Verdict:
-    return await check_store(store, Check([KEY]))
+async def verified(store: IdentityStore) -> ChainVerdict:
+    return await check_store(store, ChainCheck([KEY]))
 
 
 async def unguarded(connection: AsyncConnection) -> None:

@@ -25,8 +25,8 @@ from foretype_client.commands.cli import app
 from typer.main import get_command
 from typer.testing import CliRunner
 
-LABORATORY = ("bench", "eval", "models", "use", "index", "search")
-"""Commands about models and folders of one's own: none administers a gateway."""
+LABORATORY = ("bench", "eval", "models", "use", "index", "search", "fleet")
+"""Commands about models, folders of one's own, and replicas on Ray, which has a log of its own: none administers a gateway."""
 STORES = {"store", "profile", "gateway", "token_file", "state_dir"}
 """Options of commands that reach a gateway or its stores."""
 
@@ -132,7 +132,7 @@ def test_every_http_operation_of_operators_is_known_to_act_or_reads() -> None:
     assert found == set(OPERATIONS)
 
 
-@pytest.mark.parametrize("identities", [True, False])
+@pytest.mark.parametrize("identities", [True, pytest.param(False, marks=pytest.mark.slow)])
 async def test_every_http_operation_that_acts_leaves_its_entry(tmp_path: Path, identities: bool) -> None:
     replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
     await replica.start()
@@ -162,7 +162,7 @@ async def test_every_http_operation_that_acts_leaves_its_entry(tmp_path: Path, i
         )
         for name, (body, action) in OPERATIONS.items():
             method, _, path = name.partition(" ")
-            answer = await http.request(method, path, json=body, timeout=20)
+            answer = await http.request(method, path, json=body, timeout=60)
             assert answer.status_code == 200, answer.text
             (*_, last) = await asyncio.to_thread(run, "audit", "list", "--store", str(url), "--profile", str(profile))
             assert (last["action"], last["subject"], last["actor"]) == (action, "shop", actor)

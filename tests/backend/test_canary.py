@@ -170,7 +170,7 @@ async def key_of(url: str) -> dict[str, str]:
 
 async def everything(url: str, headers: dict[str, str], fast: Replica, chat: Replica) -> str:
     """Asks at every door, well and badly, of engines that are well and that are not; returns what operators are shown then."""
-    async with httpx.AsyncClient(base_url=url, trust_env=False, headers=headers, timeout=30) as http:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, headers=headers, timeout=60) as http:
         talk = {"messages": [{"role": "system", "content": SOURCE}, {"role": "user", "content": SOURCE}]}
 
         async def asked() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
+from foretype_backend.chat.answer_pace import AnswerPace
 from foretype_backend.chat.pool import QualityPool, open_quality
-from foretype_backend.chat.templates import OTHER, Templates, template_name
-from foretype_backend.chat.tpot import Pace
+from foretype_backend.chat.templates import OTHER, TemplateHitRates, template_name
 from foretype_backend.config.load import Config, LimitsConfig
 from foretype_backend.config.settings import PoolsConfig, QualityConfig
 from foretype_backend.errors import FAULT_TOLD, ConfigError, Fault
@@ -200,7 +200,7 @@ async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one()
 
 
 async def test_a_tier_whose_answers_crawl_takes_no_new_ones_until_they_do_not() -> None:
-    pace = Pace(paid_s=0.04, free_s=0.06)
+    pace = AnswerPace(paid_s=0.04, free_s=0.06)
 
     def flow(paid_s: float, free_s: float, now: float) -> tuple[bool, bool]:
         for _ in range(200):
@@ -236,7 +236,7 @@ def test_a_pool_names_what_it_lacks() -> None:
 
 
 def test_a_template_whose_beginning_changes_is_found() -> None:
-    templates = Templates()
+    templates = TemplateHitRates()
     for minute in range(10):
         templates.asked("clock", f"Today is {minute}. Be brief.")
         templates.asked("still", "Be brief.")
@@ -246,7 +246,7 @@ def test_a_template_whose_beginning_changes_is_found() -> None:
 
 
 def test_labels_are_few_and_never_text_of_a_user() -> None:
-    templates = Templates()
+    templates = TemplateHitRates()
     labels = {templates.asked(template_name(f"t{number}"), "x") for number in range(100)}
     assert len(labels) == 33
     assert template_name("def f(x):") == template_name(None) == OTHER
@@ -254,7 +254,7 @@ def test_labels_are_few_and_never_text_of_a_user() -> None:
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=20))
 def test_the_stable_beginning_is_the_longest_that_all_share(texts: list[str]) -> None:
-    templates = Templates()
+    templates = TemplateHitRates()
     for text in texts:
         templates.asked("t", text)
     shared = templates.report()[0].stable_characters

@@ -134,3 +134,29 @@ async def test_what_check_and_probe_pass_serve_starts(folder: Path) -> None:
     async with serving("--profile", str(folder / "team.toml"), "--port", "0") as (process, _):
         process.terminate()
         assert await process.wait() == 0
+
+
+async def test_a_probe_says_what_each_announced_replica_answers(folder: Path) -> None:
+    good, other = Replica(vocabulary=TOKENIZER.vocabulary_tokens), Replica(vocabulary=TOKENIZER.vocabulary_tokens)
+    for one in (good, other):
+        await one.start()
+    listed = folder / "replicas.json"
+    text = "[pool.fast.discovery]\nsource = 'file'\npath = 'replicas.json'\n[model]\ntokenizer = 'tokenizer.json'\n"
+
+    def announce(**replicas: str) -> None:
+        listed.write_text(json.dumps([{"targets": [at], "labels": {"replica": name}} for name, at in replicas.items()]))
+
+    announce(a=f"127.0.0.1:{good.port}")
+    code, told = await asyncio.to_thread(check, folder, text, "--probe")
+    assert (code, told["findings"]) == (0, [])
+    other.behaviour = "error"
+    announce(a=f"127.0.0.1:{good.port}", b=f"127.0.0.1:{other.port}", c="93.184.216.34:80", d=NOBODY)
+    code, told = await asyncio.to_thread(check, folder, text, "--probe")
+    [finding] = told["findings"]
+    assert (code, finding["field"]) == (2, "pool.fast.discovery")
+    assert finding["message"].startswith("a would be asked; ")
+    for name, why in (("b", "500"), ("c", "outside of pool.fast.discovery.networks"), ("d", "cannot connect")):
+        [its] = [part for part in finding["message"].split("; ") if part.startswith(f"{name} (")]
+        assert why in its
+    for one in (good, other):
+        await one.stop()

@@ -19,6 +19,7 @@ from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.embedded.engine import EmbeddedEngine
+from foretype_backend.engines.embedded.process import EngineProcess
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, UnknownEngineError
 
@@ -248,6 +249,30 @@ async def test_a_stop_of_the_whole_service_leaves_what_runs_to_the_gateway(model
     await engine.close()
 
 
+async def test_a_process_that_was_begun_before_its_model_was_known_is_the_one_that_serves(model: Path) -> None:
+    begun = await EngineProcess.begin()
+    engine = EmbeddedEngine.from_config(model=model, threads=1)
+    engine.use(begun)
+    await engine.start()
+    try:
+        assert len(ids_of(await collect(engine, "b", PROMPT))) == 8
+        os.kill(begun.pid, signal.SIGKILL)
+        with pytest.raises(EngineUnavailableError):
+            await collect(engine, "k", PROMPT[::-1], 400)
+    finally:
+        await engine.close()
+    assert not psutil.pid_exists(begun.pid)
+
+
+async def test_a_process_that_was_begun_for_nothing_is_gone_when_its_engine_is_closed(model: Path) -> None:
+    begun = await EngineProcess.begin()
+    engine = EmbeddedEngine.from_config(model=model, threads=1)
+    engine.use(begun)
+    await engine.close()
+    assert not psutil.pid_exists(begun.pid)
+    await begun.close()  # whoever began it closes it, too
+
+
 async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1, hang_s=1.5)
     await engine.start()
@@ -266,22 +291,55 @@ async def test_a_model_that_vanished_fails_requests_with_the_reason_until_it_is_
     model: Path, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copy(model, tmp_path / "copy.gguf"))
-    engine = EmbeddedEngine.from_config(model=copy, threads=1, restart_wait_s=1.5, restart_most_s=0.2)
+    engine = EmbeddedEngine.from_config(model=copy, threads=1, restart_wait_s=0.2, restart_most_s=0.2)
     await engine.start()
     await engine.ready()
     shutil.move(copy, tmp_path / "away.gguf")
     assert engine.process_id is not None
     os.kill(engine.process_id, signal.SIGKILL)
-    await until(lambda: engine.process_id is None)
+    while "no such file" not in (reason := await why_not_ready(engine)):
+        assert not reason or "started again" in reason
+        await asyncio.sleep(0.005)
     with pytest.raises(EngineUnavailableError, match="no such file"):
         await collect(engine, "without", PROMPT)
-    with pytest.raises(EngineUnavailableError, match="no such file"):
-        await engine.ready()
     shutil.move(tmp_path / "away.gguf", copy)
     await until(lambda: engine.process_id is not None)
     await engine.ready()
     assert len(ids_of(await collect(engine, "with", PROMPT))) == 8
     await engine.close()
+
+
+async def why_not_ready(engine: EmbeddedEngine) -> str:
+    """Empty where it is ready."""
+    try:
+        await engine.ready()
+    except EngineUnavailableError as error:
+        return str(error)
+    return ""
+
+
+async def test_until_it_is_started_again_the_reason_is_what_ended_it_and_not_what_was_before(
+    model: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(model, tmp_path / "copy.gguf"))
+    wait_s = 600.0  # nobody waits for it: the engine stays between its death and its restart
+    engine = EmbeddedEngine.from_config(
+        model=copy, threads=1, restart_wait_s=0.01, restart_first_s=wait_s, restart_most_s=wait_s
+    )
+    assert await why_not_ready(engine) == "the engine is not started; call start() first"
+    shutil.move(copy, tmp_path / "away.gguf")
+    with pytest.raises(EngineUnavailableError, match="no such file"):
+        await engine.start()
+    assert "no such file" in await why_not_ready(engine)
+    shutil.move(tmp_path / "away.gguf", copy)
+    await engine.start()
+    assert engine.process_id is not None
+    os.kill(engine.process_id, signal.SIGKILL)
+    await until(lambda: engine.process_id is None)
+    with pytest.raises(EngineUnavailableError, match=r"ended by SIGKILL.*; it is started again, retry"):
+        await collect(engine, "between", PROMPT)
+    await engine.close()
+    assert await why_not_ready(engine) == "the engine was closed"
 
 
 async def test_the_process_ends_when_the_gateway_is_killed(model: Path) -> None:
@@ -300,7 +358,7 @@ asyncio.run(main())
     engine_process = psutil.Process(int(await gateway.stdout.readline()))
     gateway.kill()
     await gateway.wait()
-    await asyncio.to_thread(psutil.wait_procs, [engine_process], timeout=20)
+    await asyncio.to_thread(psutil.wait_procs, [engine_process], timeout=60)
     assert not engine_process.is_running() or engine_process.status() == psutil.STATUS_ZOMBIE
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from foretype_backend.experiments.commands import app
 from foretype_backend.experiments.experiment import State
 from foretype_backend.experiments.guardrails import Guardrails
 from foretype_backend.experiments.variants import BudgetKnobs, Knobs
-from foretype_lab import postgres
 from typer.testing import CliRunner
 
 DEVELOPERS = 12
@@ -24,14 +22,6 @@ MORE = Knobs(budgets=BudgetKnobs(context_tokens=600))
 LESS = Knobs(budgets=BudgetKnobs(context_tokens=200))
 CHEAP = Guardrails(cost=None)
 """More context costs more on purpose."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[str]:
-    if not postgres.available():
-        pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    with postgres.server() as url:
-        yield url
 
 
 async def filled(place: Office) -> None:
@@ -69,7 +59,7 @@ def verdict_of(name: str, identities: str, events: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_an_effect_that_exists_is_found(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    url = request.getfixturevalue("server") if kind == "postgres" else ""
+    url = request.getfixturevalue("postgres_url") if kind == "postgres" else ""
     urls = {"identities": url, "events": url} if url else {}
     async with office(tmp_path, **urls) as place:
         await filled(place)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from backend.replica import Replica
 from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
+from foretype_backend.config.check import check_file
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.load import load_config
 from foretype_backend.errors import ConfigError, EpochFileError
@@ -78,6 +79,15 @@ async def cached(peer: Peer, name: str, **fields: Any) -> int:
 
 def bodies(replicas: list[Replica]) -> list[dict[str, Any]]:
     return [body for one in replicas for body in one.bodies]
+
+
+async def test_a_request_does_not_count_what_all_replicas_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fleet(tmp_path) as (world, _), world.peer(hello=False) as peer:
+        await hello(peer)
+        counted: list[str] = []
+        monkeypatch.setattr(ReplicaPool, "statistics", lambda _: counted.append("all of them"))
+        await cached(peer, "a")
+        assert not counted
 
 
 async def test_a_colleague_is_warm_another_repository_is_not_and_a_purge_makes_all_cold(tmp_path: Path) -> None:
@@ -195,6 +205,22 @@ async def test_a_gateway_without_a_pool_says_that_it_knows_of_no_caches() -> Non
         ("replicas = ['http://x/v1']\nkv_events = ['tcp://127.0.0.1:1', 'tcp://127.0.0.1:2']", "pool.fast.kv_events"),
         ("replicas = ['http://x/v1']\nretire_url = 'http://x'", "pool.fast.retire_url"),
         ("replicas = ['http://x/v1']\nshared_tier_tenants = ['a']", "pool.fast.shared_tier_tenants"),
+        ("kv_high_water = 0.0", "pool.fast.kv_high_water"),
+        ("session_header = 'a b'", "pool.fast.session_header"),
+        ("[pool.fast.discovery]\nsource = 'ray'", "pool.fast.discovery.source"),
+        ("[pool.fast.discovery]\nsource = 'http'", "pool.fast.discovery.url"),
+        ("[pool.fast.discovery]\nsource = 'http'\nurl = 'directory:1'", "pool.fast.discovery.url"),
+        ("[pool.fast.discovery]\nsource = 'http'\nurl = 'http://x'\nport = 1", "pool.fast.discovery.port"),
+        ("[pool.fast.discovery]\nsource = 'dns'", "pool.fast.discovery.name"),
+        ("[pool.fast.discovery]\nsource = 'dns'\nname = 'x'\nport = 0", "pool.fast.discovery.port"),
+        (
+            "[pool.fast.discovery]\nsource = 'dns'\nname = 'x'\nnetworks = ['10.0.0.1/8']",
+            "pool.fast.discovery.networks[0]",
+        ),
+        ("[pool.fast.discovery]\nsource = 'dns'\nname = 'x'\nnetworks = []", "pool.fast.discovery.networks"),
+        ("[pool.fast.discovery]\nsource = 'dns'\nname = 'x'\npoll_s = 0.0", "pool.fast.discovery.poll_s"),
+        ("replicas = ['http://x/v1']\n[pool.fast.discovery]\nsource = 'dns'\nname = 'x'", "pool.fast.replicas"),
+        ("routing = 'pass_through'\n[pool.fast.discovery]\nsource = 'dns'\nname = 'x'", "pool.fast.routing"),
         ("replicas = ['http://x/v1']\n[engine]\nname = 'openai'\nmodel = 'http://z/v1'", "engine.name"),
         ("batch = 8\n[engine]\nname = 'vllm-server'", "pool.fast.replicas"),
         ("replicas = ['http://x/v1']\n[identity]\nenabled = true", "identity.salt_file"),
@@ -206,6 +232,18 @@ def test_settings_that_cannot_be_meant_name_their_field(tmp_path: Path, section:
     with pytest.raises(ConfigError) as caught:
         load_config(profile=path)
     assert caught.value.field == field
+
+
+def test_a_directory_chooses_the_engine_and_its_token_is_beside_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    discovery = "[pool.fast.discovery]\nsource = 'http'\nurl = 'http://x/replicas'\ntoken_file = 'token'\n"
+    path.write_text(f"{discovery}[model]\ntokenizer = '{locate().tokenizer_path}'\n")
+    config = load_config(profile=path)
+    assert config.engine.name == "vllm-server"
+    found = check_file(path)
+    assert found is not None and found.field == "pool.fast.discovery.token_file"
+    (tmp_path / "token").write_text("of-the-directory")
+    assert check_file(path) is None
 
 
 def test_replicas_choose_the_engine_and_a_tokenizer_must_be_named(tmp_path: Path) -> None:

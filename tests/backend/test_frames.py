@@ -84,6 +84,20 @@ async def test_who_asks_and_does_not_listen_is_not_read_until_it_does() -> None:
         assert b"nonsense" not in b"".join(full.written)
 
 
+async def test_a_server_that_ends_as_one_peer_closes_tells_the_other() -> None:
+    async with gateway() as world, world.peer(), world.peer() as stays:
+        leaving, staying = (one._channel for one in world.app.state.stream.connections)
+        if leaving.transport.get_extra_info("peername") == stays.socket.local_address:
+            leaving, staying = staying, leaving
+        close = Frame(Opcode.CLOSE, (1000).to_bytes(2)).serialize(mask=True)
+        leaving.data_received(close)  # and in the same turn, before its connection is lost
+        for protocol in (leaving, staying):
+            protocol.shutdown()
+        with pytest.raises(ConnectionClosed) as closed:
+            await stays.socket.recv()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+
+
 async def test_what_came_before_anybody_listened_is_heard() -> None:
     async with gateway() as world, connect(world.ws_url, compression=None, proxy=None) as socket:
         await socket.send(HELLO)

@@ -122,13 +122,13 @@ async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: P
             await asyncio.sleep(2.3)  # longer than the linger time: one connection is enough to stay
             await one.send(msgpack.encode(Hello(v=1)))
             await one.recv()
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
         assert not (tmp_path / "gateway.json").exists()
 
 
 async def test_a_private_gateway_that_nobody_joins_ends_too(tmp_path: Path) -> None:
     async with serving("--private", "--state-dir", str(tmp_path), "--linger-s", "0.2") as (process, _):
-        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_the_file_of_a_successor_is_left_alone(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_a_gguf_file_of_the_user_is_served_with_nothing_beside_it(tmp_path
     model = write_tiny_gguf(tmp_path / "mine.gguf", architecture="qwen2", controls=[*names, "<|file_sep|>"])
     async with (
         serving("--engine", "embedded", "--model", str(model), "--port", "0") as (_, url),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
     ):
         health = (await http.get("/health")).json()
         assert (health["status"], health["model"], health["grammar"]) == ("ok", "mine", "qwen2.5-coder")

@@ -10,7 +10,7 @@ from backend.tiny_gguf import byte_level_tokens
 from context.tiny import KINDS, raw
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.errors import ModelFileError
-from foretype_context.grammars.families import Evidence, detect
+from foretype_context.grammars.families import ModelEvidence, detect
 from foretype_context.prompt.templates import grammar
 from foretype_context.tokens.tokenizer import PROBE, tokenizer_from_bytes
 from foretype_models.artifacts import locate
@@ -88,7 +88,7 @@ def test_the_ids_are_those_of_the_file_it_was_made_from(tmp_path: Path, grammar_
     assert {name: carried.control(name) for name in carried.controls()} == {
         name: expected.control(name) for name in expected.controls()
     }
-    assert detect(Evidence.of(carried.controls(), pre=pre)).grammar == grammar_id
+    assert detect(ModelEvidence.of(carried.controls(), pre=pre)).grammar == grammar_id
     assert carried.vocabulary_tokens == expected.vocabulary_tokens
     assert type(carried) is type(expected)  # tiktoken where the original has it
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from foretype_backend.identity.store_purges import Purges
 from foretype_backend.identity.store_watch import JwksWatch
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_client.commands.cli import app
-from foretype_lab import postgres
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import inspect, select
@@ -33,20 +32,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 
-@pytest.fixture(scope="module")
-def server_url() -> Iterator[str]:
-    if not postgres.available():
-        pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    with postgres.server() as url:
-        yield url
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[IdentityStore]:
     if request.param == "sqlite":
         url = str(tmp_path / "identity.db")
     else:
-        url = request.getfixturevalue("server_url")
+        url = request.getfixturevalue("postgres_url")
     opened = await IdentityStore.open(url)
     yield opened
     async with opened.engine.begin() as connection:
@@ -412,6 +403,8 @@ def test_commands_make_a_tenant_a_key_and_its_successor(tmp_path: Path) -> None:
     assert rows[rotated["id"]]["revoked"]
     secrets = (made["key"], rotated["key"])
     assert not any(secret.rpartition("_")[2] in json.dumps(list(rows.values())) for secret in secrets)
+    shown = CliRunner().invoke(app, ["keys", "list", *store], env={"COLUMNS": "80"}).stdout
+    assert made["id"] in shown and rows[made["id"]]["expires"][11:19] in shown and "…" not in shown, shown
     listed = run("tenants", "list", *store)
     assert (listed[0]["teams"], [user["name"] for user in listed[0]["users"]]) == (["web"], ["ann"])
     purged = run("tenants", "purge", "acme", *store)

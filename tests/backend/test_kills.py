@@ -47,7 +47,7 @@ def asking(url: str) -> Callable[[Load[int], int], Awaitable[None]]:
     """
 
     async def developer(told: Load[int], number: int) -> None:
-        async with httpx.AsyncClient(verify=False, trust_env=False, base_url=url, timeout=20) as http:
+        async with httpx.AsyncClient(verify=False, trust_env=False, base_url=url, timeout=60) as http:
             while True:
                 await asyncio.sleep(0.02)
                 try:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import msgspec
 from backend.admission_world import Simulation, typing_tenant
 from backend.world import gateway, profile
-from foretype_backend.admission.degradation import RUNGS, Ladder, profile_at
+from foretype_backend.admission.degradation import FREE_TIER, RUNGS, Ladder, profile_at
 from foretype_backend.admission.outcomes import SHED
 from foretype_backend.admission.pressure import Pressure
+from foretype_backend.identity.directory import Tier
 from foretype_backend.start.app import stream_door
 from foretype_context.prompt.profile import Service
 from foretype_lsp.status import State, StatusMachine
@@ -19,14 +20,24 @@ from hypothesis import strategies as st
 def climb(
     ladder: Ladder, seconds: float, *, level: int, begin: float, asked: Mapping[str, tuple[int, float]]
 ) -> list[tuple[str, Service]]:
-    """Changes in the order of time. `asked` a second by each tenant: a tenth of it in each tick, and the share that is shed."""
+    """Changes in the order of time. `asked` a second by each tenant: a tenth of it in each tick, and the share that is shed.
+
+    Who is called `free…` is.
+    """
     seen: list[tuple[str, Service]] = []
     owed = dict.fromkeys(asked, 0.0)
     for tick in range(int(seconds * 10)):
         for tenant, (rate, shed) in asked.items():
             for _ in range(rate // 10):
                 owed[tenant] += shed
-                ladder.decided(tenant, weight=1.0, tokens=100, interactive=True, shed=owed[tenant] >= 1)
+                ladder.decided(
+                    tenant,
+                    weight=1.0,
+                    tokens=100,
+                    interactive=True,
+                    shed=owed[tenant] >= 1,
+                    free=tenant.startswith("free"),
+                )
                 owed[tenant] -= owed[tenant] >= 1
         changed = ladder.turn(level=level, highest=5, now=begin + tick / 10)
         seen += [(tenant, ladder.rung(tenant)) for tenant in sorted(changed)]
@@ -90,10 +101,49 @@ def test_who_is_within_its_part_goes_when_half_of_its_requests_are_refused_all_t
     assert ladder.below == {"flood": Service.CACHE_ONLY, "quiet": Service.CACHE_ONLY}
 
 
+def test_free_customers_go_down_before_one_that_pays_and_come_up_after_it() -> None:
+    ladder = Ladder()
+    down = climb(ladder, 30, level=5, begin=0, asked={"paid": (100, 0.3), "free": (10, 0.3)})
+    of_paid = [("paid", rung) for rung in RUNGS[1:]]
+    of_free = [(FREE_TIER, rung) for rung in RUNGS[1:]]
+    assert [one for one in down if one[0] != "free"] == [*of_free[:2], of_paid[0], of_free[2], *of_paid[1:]]
+    assert (ladder.rung("paid"), ladder.rung("another", free=True)) == (Service.CACHE_ONLY, Service.CACHE_ONLY)
+    up = climb(ladder, 60, level=0, begin=30, asked={"paid": (100, 0.0), "free": (10, 0.0)})
+    assert [rung for tenant, rung in up if tenant == "paid"] == list(RUNGS[-2::-1])
+    assert up.index(("paid", Service.FULL)) < up.index((FREE_TIER, Service.NO_RETRIEVAL))
+    assert (ladder.below, ladder.moving) == ({}, False)
+
+
+def test_where_free_customers_are_enough_nobody_who_pays_is_served_less() -> None:
+    ladder = Ladder()
+    climb(ladder, 4, level=4, begin=0, asked={"paid": (100, 0.0), "free": (100, 0.0)})
+    assert ladder.rung("free", free=True) is Service.NO_RETRIEVAL and ladder.rung("paid") is Service.FULL
+    assert "paid" not in dict(climb(ladder, 20, level=0, begin=4, asked={"paid": (100, 0.0), "free": (50, 0.0)}))
+
+
+def test_a_free_flood_moves_the_one_that_floods_alone() -> None:
+    ladder = Ladder()
+    climb(ladder, 30, level=5, begin=0, asked={"free": (400, 0.6), "free-too": (20, 0.0), "paid": (20, 0.0)})
+    assert ladder.below == {"free": Service.CACHE_ONLY}
+    assert ladder.rung("free-too", free=True) is Service.FULL
+
+
+def test_the_first_free_customer_who_comes_late_is_below_those_that_pay_at_once() -> None:
+    ladder = Ladder()
+    climb(ladder, 30, level=5, begin=0, asked={"paid": (100, 0.0)})
+    assert ladder.below == {"paid": Service.SHORT_CONTEXT}, "where nobody is free nobody waits for them"
+    climb(ladder, 1, level=5, begin=30, asked={"paid": (100, 0.0), "free": (10, 0.0)})
+    assert ladder.rung("free", free=True) is Service.CACHE_ONLY
+
+
 STEPS = st.lists(
     st.tuples(
         st.integers(0, 5),
-        st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 40), st.floats(0, 1)), max_size=4),
+        st.dictionaries(
+            st.sampled_from(["a", "b", "c", "d", "free", "free2"]),
+            st.tuples(st.integers(1, 40), st.floats(0, 1)),
+            max_size=4,
+        ),
         st.floats(0.01, 4.0),
     ),
     max_size=60,
@@ -111,14 +161,19 @@ def test_rungs_are_taken_one_at_a_time_and_in_the_end_all_are_forgotten(
         now += passed_s
         for tenant, (count, shed) in asked.items():
             for number in range(count):
-                ladder.decided(tenant, weight=1.0, tokens=100, interactive=True, shed=number < count * shed)
+                free = tenant.startswith("free")
+                ladder.decided(tenant, weight=1.0, tokens=100, interactive=True, shed=number < count * shed, free=free)
         changed = ladder.turn(level=level, highest=5, now=now)
         for tenant in changed:
             rung = RUNGS.index(ladder.rung(tenant))
             when, before = moved.get(tenant, (-9.0, 0))
-            assert abs(rung - before) == 1
-            assert now - when >= (2.0 if rung > before else 5.0)
+            assert abs(rung - before) == 1 or tenant == FREE_TIER
+            assert now - when >= (2.0 if rung > before else 5.0) or tenant == FREE_TIER
             moved[tenant] = (now, rung)
+        below, tier = ladder.below, RUNGS.index(ladder.rung("anybody", free=True))
+        lowest = max((RUNGS.index(below[name]) for name in "abcd" if name in below), default=0)
+        if any(name.startswith("free") for name in asked) or tier:
+            assert not lowest or tier >= min(lowest + 1, 3), (below, tier)
         assert {tenant: RUNGS[rung] for tenant, (_, rung) in moved.items() if rung} == ladder.below
     for _ in range(60):
         now += 1
@@ -184,6 +239,19 @@ async def test_clients_of_a_tenant_are_told_and_show_it() -> None:
     assert (status.status.state, "overloaded" in status.status.detail) == (State.DEGRADED, True)
     assert status.connected("m") is not None
     assert status.status.state is State.READY
+
+
+async def test_all_clients_of_free_tenants_are_told_when_their_tier_moves() -> None:
+    async with gateway() as world, world.peer() as first, world.peer() as second:
+        free, paid = sorted(stream_door(world.app).connections, key=lambda one: one.session.name)
+        free.principal = type(free.principal)(tenant="small", tier=Tier.FREE)
+        asked = {paid.principal.tenant: (100, 0.0), "free": (100, 0.0)}
+        climb(world.service.ladder, 4, level=4, begin=0, asked=asked)
+        world.service.rungs_changed.tell({FREE_TIER})
+        told = await first.receive()
+        assert isinstance(told, Profile) and told.service is Service.NO_RETRIEVAL
+        assert world.service.ladder.rung(paid.principal.tenant) is Service.FULL
+        await second.ask("not told")  # the next frame would be a profile
 
 
 async def test_every_request_that_starts_or_is_refused_counts_for_its_tenant_once() -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 from backend.redis_server import redis_server
-from foretype_backend.admission.leases import Ask, Leases
+from foretype_backend.admission.leases import LeaseRequest, Leases
 from foretype_backend.admission.limits import Budget, Budgets, Denied, Reservation
 from foretype_backend.admission.redis_leases import RedisLeases
 
@@ -18,7 +18,7 @@ class Ledger:
     def __init__(self, budget: Budget) -> None:
         self.budget, self.level, self.at = budget, budget.burst_tokens, 0.0
 
-    def take(self, asks: list[Ask], now: float) -> dict[str, float]:
+    def take(self, asks: list[LeaseRequest], now: float) -> dict[str, float]:
         grants: dict[str, float] = {}
         for ask in asks:
             level, burst = self.level + (now - self.at) * self.budget.tokens_per_s - ask.owed, self.budget.burst_tokens
@@ -182,8 +182,16 @@ def test_what_is_not_used_goes_back() -> None:
 
 def test_half_a_slice_is_there_before_the_ledger_was_asked_and_is_owed() -> None:
     gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=2000))
-    assert gateway.leases.asks(0.0) == [Ask(NAME, 100, 2000, want=50.0, owed=50.0)]
+    assert gateway.leases.asks(0.0) == [LeaseRequest(NAME, 100, 2000, want=50.0, owed=50.0)]
     assert gateway.leases.statistics(0.0).owed_tokens == 50.0
+
+
+def test_what_was_spent_before_a_budget_was_leased_is_owed() -> None:
+    budget = Budget(tokens_per_s=1, burst_tokens=1000)
+    ledger, gateway = Ledger(budget), Gateway(budget)
+    assert gateway.spend(900, 0.0)
+    gateway.renew(ledger, 0.0)
+    assert ledger.level <= 100
 
 
 @pytest.mark.parametrize(("lacks", "asked"), [(0.5, False), (-0.5, False), (1.0, True), (1.5, True), (-1.0, True)])
@@ -197,7 +205,7 @@ def test_the_ledger_is_not_asked_for_less_than_a_token(lacks: float, asked: bool
 def test_an_absent_ledger_is_replaced_by_what_it_gave_on_average() -> None:
     leases = Leases(Budgets({NAME: Budget(tokens_per_s=100, burst_tokens=1000)}), slice_s=1.0, now=0.0)
     leases.asks(0.0)
-    ask = Ask(NAME, 100, 1000, want=100.0, owed=0.0)
+    ask = LeaseRequest(NAME, 100, 1000, want=100.0, owed=0.0)
     for now, granted, rate in ((1.0, 80.0, 80), (2.0, 0.0, 56), (4.0, 20.0, 42.2)):
         leases.answered([ask], {NAME: granted}, now)
         assert leases.statistics(now + 3.0) == (1, 0.0, 3.0)
@@ -315,7 +323,7 @@ async def test_leases_are_renewed_every_half_slice_until_they_are_closed(monkeyp
     async with asyncio.timeout(60):
         await enough.wait()
     await redis.close()
-    assert waits[:3] == [1.5, 1.5, 1.5] and all(renewed)
+    assert all(1.0 < wait <= 1.5 for wait in waits[:3]) and all(renewed)
 
 
 async def test_a_ledger_that_answers_drop_by_drop_is_one_that_does_not_answer() -> None:
@@ -327,9 +335,9 @@ async def test_a_ledger_that_answers_drop_by_drop_is_one_that_does_not_answer() 
     async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             while asked := await reader.read(65536):
-                for _ in range(asked.count(b"EVALSHA") or asked.count(b"\r\n$6\r\nCLIENT") or 1):
+                for _ in range(asked.count(b"EVAL") or 1):
                     await asyncio.sleep(0.05)
-                    writer.write(b"$1\r\n5\r\n" if b"EVALSHA" in asked else b"+OK\r\n")
+                    writer.write(b"$1\r\n5\r\n" if b"EVAL" in asked else b"+OK\r\n")
                     await writer.drain()
         dropped.set()
 

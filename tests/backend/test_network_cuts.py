@@ -84,7 +84,7 @@ def standing(world: World, replica: Replica, standing: ReplicaStanding) -> float
     return told(world, f'foretype_replica_standing{{replica="{replica.url}",standing="{standing}"}}')
 
 
-@pytest.mark.parametrize("kind", ["vllm-server", "openai"])
+@pytest.mark.parametrize("kind", ["vllm-server", pytest.param("openai", marks=pytest.mark.slow)])
 async def test_a_cut_to_the_only_engine_holds_no_slot_and_heals_by_itself(across: Wire, kind: str) -> None:
     far = FarReplica(across)
     engine = (

@@ -10,7 +10,7 @@ from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import Scheduler, SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.operations.metrics import Metrics
-from foretype_backend.operations.objectives import Kept, judged
+from foretype_backend.operations.objectives import PromiseOutcome, judged
 from foretype_backend.operations.stages import STAGES, cached_by_scope
 from foretype_backend.start.phases import StartPhases
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
@@ -22,26 +22,26 @@ from hypothesis import strategies as st
 @pytest.mark.parametrize(
     ("reason", "first_text_s", "whole_s", "kept"),
     [
-        (Reason.STOP, 0.05, 0.3, Kept.MET),
-        (Reason.STOP, 0.11, 0.3, Kept.LATE),
-        (Reason.END_OF_MIDDLE, None, 0.05, Kept.MET),  # nothing was to be said, and that came in time
-        (Reason.END_OF_MIDDLE, None, 0.2, Kept.LATE),
+        (Reason.STOP, 0.05, 0.3, PromiseOutcome.MET),
+        (Reason.STOP, 0.11, 0.3, PromiseOutcome.LATE),
+        (Reason.END_OF_MIDDLE, None, 0.05, PromiseOutcome.MET),  # nothing was to be said, and that came in time
+        (Reason.END_OF_MIDDLE, None, 0.2, PromiseOutcome.LATE),
         (Reason.SUPERSEDED, None, 0.05, None),  # the next key came first
-        (Reason.SUPERSEDED, None, 0.2, Kept.LATE),  # the next key came because nothing did
-        (Reason.CANCELLED, 0.05, 0.3, Kept.MET),
-        (Reason.DISCONNECTED, 0.2, 0.3, Kept.LATE),
-        (Reason.EXPIRED, None, 0.05, Kept.FAILED),
-        (Reason.EXPIRED, 0.05, 0.3, Kept.MET),
-        (Reason.OVERLOADED, None, 0.001, Kept.FAILED),
-        (Reason.ENGINE_LOST, 0.05, 0.3, Kept.FAILED),  # it broke off
-        (Reason.FAULT, None, 0.01, Kept.FAILED),
+        (Reason.SUPERSEDED, None, 0.2, PromiseOutcome.LATE),  # the next key came because nothing did
+        (Reason.CANCELLED, 0.05, 0.3, PromiseOutcome.MET),
+        (Reason.DISCONNECTED, 0.2, 0.3, PromiseOutcome.LATE),
+        (Reason.EXPIRED, None, 0.05, PromiseOutcome.FAILED),
+        (Reason.EXPIRED, 0.05, 0.3, PromiseOutcome.MET),
+        (Reason.OVERLOADED, None, 0.001, PromiseOutcome.FAILED),
+        (Reason.ENGINE_LOST, 0.05, 0.3, PromiseOutcome.FAILED),  # it broke off
+        (Reason.FAULT, None, 0.01, PromiseOutcome.FAILED),
         (Reason.RATE_LIMITED, None, 9.0, None),
         (Reason.INVALID, None, 0.01, None),
         (Reason.MISMATCH, None, 0.01, None),
     ],
 )
 def test_a_promise_is_kept_late_or_broken_or_was_not_made(
-    reason: Reason, first_text_s: float | None, whole_s: float, kept: Kept | None
+    reason: Reason, first_text_s: float | None, whole_s: float, kept: PromiseOutcome | None
 ) -> None:
     assert judged(reason, first_text_s=first_text_s, whole_s=whole_s, objective_s=0.1) is kept
 

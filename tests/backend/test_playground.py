@@ -123,7 +123,8 @@ async def test_the_prompt_is_what_the_stream_takes() -> None:
         done = await client.post("/playground/finish", json={"page": PAGE, "version": version, "text": "urn 1  "})
         assert done.json()["text"] == "urn 1"
         stale = await client.post("/playground/finish", json={"page": PAGE, "version": version + 1, "text": "x"})
-        assert stale.status_code == 409
+        assert stale.status_code == 200  # a browser would put anything else into its console
+        assert stale.json() == {"text": "", "replaces": 0, "reason": "superseded"}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ async def test_a_login_holds_at_every_worker_and_a_code_works_once_among_them(tm
         question = {"page": PAGE, "before": "x"}
 
         def post(path: str, body: object = None, headers: dict[str, str] | None = None) -> httpx.Response:
-            return httpx.post(f"{base}/playground/{path}", json=body, headers=headers, trust_env=False, timeout=20)
+            return httpx.post(f"{base}/playground/{path}", json=body, headers=headers, trust_env=False, timeout=60)
 
         for _ in range(5):
             code = post("code", headers={"Authorization": f"Bearer {token}"}).json()["code"]

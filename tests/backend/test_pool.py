@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from backend.replica import Replica
 from backend.world import until
+from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import (
     WARM_PRIORITY,
     Chunk,
@@ -20,7 +21,7 @@ from foretype_backend.engines.port import (
     Origin,
 )
 from foretype_backend.engines.vllm.server import VllmServerEngine
-from foretype_backend.errors import EngineUnavailableError
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.fleet.health import HealthOptions, ReplicaStanding
 from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_backend.fleet.routing.router import Route
@@ -95,6 +96,34 @@ async def test_a_session_goes_where_its_prefix_is_and_the_prediction_is_the_engi
         assert agreement.cached_tokens == agreement.predicted_tokens > 11 * 144
         assert pool.capabilities().salt
         assert set(statistics.router.in_flight.values()) == {0}
+
+
+async def test_a_request_is_on_its_way_before_the_books_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[str] = []
+    async with pool_of(Replica()) as pool:
+        leaves, keeps = VllmServerEngine._ask, pool.book.sent
+
+        async def leaving(self: VllmServerEngine, stream: Stream) -> None:
+            turns.append("left")
+            await leaves(self, stream)
+
+        def keeping(*arguments: Any) -> None:
+            turns.append("noted")
+            keeps(*arguments)
+
+        monkeypatch.setattr(VllmServerEngine, "_ask", leaving)
+        monkeypatch.setattr(pool.book, "sent", keeping)
+        await ask(pool, PROMPT)
+        assert turns == ["left", "noted"]
+        assert (await ask(pool, PROMPT))[-1].cached_tokens == pool.pool_statistics().agreement.predicted_tokens > 0
+
+
+async def test_nothing_is_kept_of_a_prompt_that_is_refused_in_its_turn() -> None:
+    async with pool_of(Replica()) as pool:
+        with pytest.raises(PromptRefusedError):
+            await ask(pool, [1] * 5000, document="")
+        await asyncio.sleep(0)
+        assert pool.book.directory.statistics().sessions == 0
 
 
 async def test_a_replica_that_dies_is_replaced_within_the_request_and_comes_back() -> None:
@@ -183,6 +212,28 @@ async def test_an_abort_and_a_closed_iterator_leave_nothing_behind() -> None:
         await until(lambda: pool.statistics().running == 0)  # a health check may be under way
         assert set(pool.pool_statistics().router.in_flight.values()) == {0}
         await until(lambda: not one._live)  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_replica_that_does_not_let_go_does_not_count_as_busy_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pool_of(Replica()) as pool:
+        [engine] = pool.in_service()
+
+        async def holds(_: GenerationRequest) -> AsyncGenerator[Chunk]:
+            try:
+                yield Chunk(token_ids=(1,))
+            finally:
+                await asyncio.sleep(3600)
+
+        monkeypatch.setattr(engine, "generate", holds)
+        stream = pool.generate(GenerationRequest("r", [1] * 32, GenerationParams(max_tokens=8), origin=origin()))
+        assert isinstance(stream, AsyncGenerator)
+        await anext(stream)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):  # as long as a gateway waits for it
+                await stream.aclose()
+        statistics = pool.pool_statistics()
+        assert statistics.replicas[engine.name].in_flight == 0
+        assert statistics.router.in_flight[engine.name] == 0
 
 
 async def test_different_models_are_refused_and_one_that_comes_later_stays_out() -> None:

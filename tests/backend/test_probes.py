@@ -35,7 +35,7 @@ def never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 async def comes(http: httpx.AsyncClient, status: int, reason: str | None = None) -> httpx.Response:
     """Ask until it says so."""
     wanted = {"status": "ok"} if reason is None else {"status": "unready", "reason": reason}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (found := await http.get("/readyz")).status_code != status:  # noqa: ASYNC110 - what is asked
             await asyncio.sleep(0.02)
     assert found.json() == wanted
@@ -257,6 +257,7 @@ async def test_a_free_port_for_metrics_is_told_in_the_log(tmp_path: Path) -> Non
         await process.communicate()
 
 
+@pytest.mark.slow
 async def test_workers_that_were_replaced_take_scrapes_again(port: int, tmp_path: Path) -> None:
     arguments = ("--port", "0", "--workers", "2", "--profile", metrics_file(tmp_path, port))
     async with serving(*arguments) as (process, _):

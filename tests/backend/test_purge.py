@@ -279,7 +279,7 @@ async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path
 
         async def purge(url: str, repository: str) -> httpx.Response:
             body = {"repository": repository}
-            async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=20) as http:
+            async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
                 return await http.post(f"{url}/admin/prefix/purge", json=body)
 
         (before,) = await salts_of([*some, *others])
@@ -313,6 +313,7 @@ async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path
     await store.close()
 
 
+@pytest.mark.slow
 async def test_without_identities_the_workers_of_a_gateway_follow_each_other(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         replica = await stack.enter_async_context(a_replica())

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from foretype_backend.errors import NoReplicaError
 from foretype_backend.fleet.routing.ring import Ring
-from foretype_backend.fleet.routing.router import Choice, Route, Router, RoutingOptions
+from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router, RoutingOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,12 +46,12 @@ def test_keys_are_spread() -> None:
 def test_sticks_to_the_cache_and_inside_the_sticky_set_to_the_quickest() -> None:
     ours = router("a", "b", "c")
     choice = ours.choose("t", "repo", "s", 1000, {"a": 900, "b": 800, "c": 100})
-    assert choice == Choice("a", Route.STICKY, 900)
+    assert choice == ReplicaChoice("a", Route.STICKY, 900)
     for _ in range(3):
-        ours.begin(Choice("a", Route.STICKY, 500), 1000, 0.0)  # 1,500 uncached tokens wait there
-    assert ours.choose("t", "repo", "s", 1000, {"a": 900, "b": 800, "c": 100}) == Choice("b", Route.STICKY, 800)
+        ours.begin(ReplicaChoice("a", Route.STICKY, 500), 1000, 0.0)  # 1,500 uncached tokens wait there
+    assert ours.choose("t", "repo", "s", 1000, {"a": 900, "b": 800, "c": 100}) == ReplicaChoice("b", Route.STICKY, 800)
     for _ in range(3):
-        ours.prefilled(Choice("a", Route.STICKY, 500), 1000)
+        ours.prefilled(ReplicaChoice("a", Route.STICKY, 500), 1000)
     assert ours.choose("t", "repo", "s", 1000, {"a": 900, "b": 800, "c": 100}).replica == "a"
 
 
@@ -74,6 +74,21 @@ def test_cold_work_seeds_its_few_replicas_in_turn() -> None:
         ours.end(choice)
         seeded.append(choice.replica)
     assert seeded[:2] == seeded[2:] and len(set(seeded)) == 2
+
+
+def test_who_weighs_half_gets_half_and_no_more_than_its_share() -> None:
+    weights = {"a": 1.0, "b": 1.0, "c": 0.5}
+    ours = Router(RoutingOptions(free_in_flight=2, load_factor=1.0), weight=weights.__getitem__)
+    ours.set_replicas(weights)
+    for at in range(100):  # each of a repository of its own: nothing is cached anywhere
+        ours.begin(ours.choose("t", f"repo {at}", "s", 100, {}), 100, float(at))
+    assert ours.statistics().in_flight == {"a": 40, "b": 40, "c": 20}
+
+
+def test_the_last_one_serves_whatever_it_weighs() -> None:
+    ours = Router(weight=lambda _: 0.0)
+    ours.set_replicas(["a"])
+    assert ours.choose("t", "repo", "s", 100, {}).replica == "a"
 
 
 def test_a_full_home_overflows_to_the_next_on_the_ring() -> None:
@@ -99,7 +114,7 @@ def test_nobody_is_overloaded_and_nothing_leaks(
 ) -> None:
     """At every choice: at most ceil(1.25 · (in flight + 1) / replicas) on one of them."""
     ours = router(*"abcd", free_in_flight=0)
-    flying: list[Choice] = []
+    flying: list[ReplicaChoice] = []
     for (repository, session, cached), end in zip(requests, ends, strict=False):
         choice = ours.choose("t", str(repository), str(session), 100, cached)
         flying.append(choice)
@@ -120,7 +135,7 @@ def test_nobody_is_overloaded_and_nothing_leaks(
 
 def test_a_replica_that_left_gets_nothing_new_and_its_requests_still_end() -> None:
     ours = router("a", "b")
-    choice = Choice("a", Route.HOME, 0)
+    choice = ReplicaChoice("a", Route.HOME, 0)
     ours.begin(choice, 10, 0.0)
     ours.set_replicas(["b"])
     assert all(ours.choose("t", "r", str(at), 10, {"a": 10}).replica == "b" for at in range(20))
@@ -148,3 +163,38 @@ def test_a_measured_rate_moves_the_prediction() -> None:
 def test_bad_options_are_refused_by_name(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         router("a", **bad)
+
+
+def test_above_the_high_water_mark_of_its_memory_a_replica_gets_no_new_prefixes_and_goes_on_with_its_own() -> None:
+    ours = router("a", "b", replicas_per_repository=1)
+    home = ours.choose("t", "repo", "s", 1000, {}).replica
+    other = "b" if home == "a" else "a"
+    ours.said(home, 0.95, 100_000)
+    ours.said(other, 0.1, 100_000)
+    assert ours.choose("t", "repo", "s", 1000, {}).replica == other
+    assert ours.choose("t", "repo", "s", 1000, {home: 900}) == ReplicaChoice(home, Route.STICKY, 900)
+    ours.said(home, 0.85, 100_000)
+    assert ours.choose("t", "repo", "s", 1000, {}).replica == other  # not before it is well below
+    ours.said(other, 0.95, 100_000)
+    assert ours.choose("t", "repo", "s", 1000, {}).replica == home  # where all are full, somebody has to
+    ours.said(other, 0.95, 100_000)
+    ours.said(home, 0.79, 100_000)
+    assert ours.choose("t", "repo", "s", 1000, {}).replica == home
+    ours.said(home, None, 0)
+    assert ours.can_admit(10**9)  # of one that does not say nothing is refused
+
+
+def test_memory_counts_what_was_sent_since_it_was_told_and_frees_what_ended() -> None:
+    ours = router("a")
+    ours.said("a", 0.5, 10_000)
+    assert ours.can_admit(5_000) and not ours.can_admit(5_001)
+    choice = ReplicaChoice("a", Route.SEED, 500)
+    ours.begin(choice, 2_500, 0.0, max_tokens=1_000)
+    assert ours.can_admit(2_000) and not ours.can_admit(2_001)
+    ours.begin(choice, 2_500, 0.0, max_tokens=1_000)
+    assert ours.any_full
+    for _ in range(2):
+        ours.end(choice, 2_500, max_tokens=1_000)
+    assert ours.can_admit(5_000) and not ours.any_full
+    ours.set_replicas(["a", "b"])
+    assert ours.can_admit(10**9)  # of a new one nothing is known yet

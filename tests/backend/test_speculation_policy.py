@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
-from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy, Verdict
+from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy, SpeculationVerdict
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,29 +23,31 @@ def feed(one: SpeculationPolicy, language: str, tokens: int, steps: int, pattern
 
 def test_a_language_is_judged_by_itself_and_the_reason_is_counted() -> None:
     one = policy()
-    assert one.decide("go", LOGIC, 0) is Verdict.UNMEASURED
+    assert one.decide("go", LOGIC, 0) is SpeculationVerdict.UNMEASURED
     feed(one, "go", 2, 20)  # one guess of four accepted
     feed(one, "python", 4, 20)  # three of four
-    assert one.decide("go", LOGIC, 0) is Verdict.ACCEPTANCE
-    assert one.decide("python", LOGIC, 0) is Verdict.PAYS
+    assert one.decide("go", LOGIC, 0) is SpeculationVerdict.ACCEPTANCE
+    assert one.decide("python", LOGIC, 0) is SpeculationVerdict.PAYS
     assert one.languages()["go"].accepted_share == 0.25
     assert one.languages()["python"].accepted_share == 0.75
     assert one.verdicts() == {
-        Verdict.UNMEASURED: 1,
-        Verdict.ACCEPTANCE: 1,
-        Verdict.PATTERN: 0,
-        Verdict.PAYS: 1,
-        Verdict.PROBE: 0,
-        Verdict.BATCH: 0,
+        SpeculationVerdict.UNMEASURED: 1,
+        SpeculationVerdict.ACCEPTANCE: 1,
+        SpeculationVerdict.PATTERN: 0,
+        SpeculationVerdict.PAYS: 1,
+        SpeculationVerdict.PROBE: 0,
+        SpeculationVerdict.BATCH: 0,
     }
-    assert [verdict.on for verdict in (Verdict.PAYS, Verdict.ACCEPTANCE, Verdict.BATCH)] == [True, False, False]
+    assert [
+        verdict.on for verdict in (SpeculationVerdict.PAYS, SpeculationVerdict.ACCEPTANCE, SpeculationVerdict.BATCH)
+    ] == [True, False, False]
 
 
 def test_a_full_batch_has_better_use_for_the_time() -> None:
     one = policy(batch_max=6)
     feed(one, "python", 4, 20)
-    assert one.decide("python", LOGIC, 6) is Verdict.PAYS
-    assert one.decide("python", LOGIC, 7) is Verdict.BATCH
+    assert one.decide("python", LOGIC, 6) is SpeculationVerdict.PAYS
+    assert one.decide("python", LOGIC, 7) is SpeculationVerdict.BATCH
 
 
 def test_what_is_off_is_tried_now_and_then_and_comes_back_above_the_gap() -> None:
@@ -53,22 +55,22 @@ def test_what_is_off_is_tried_now_and_then_and_comes_back_above_the_gap() -> Non
     feed(one, "c", 2, 50)
     assert repr(one) == "<SpeculationPolicy of 4.0: 1 languages, off for ['c']>"
     asked = [one.decide("c", LOGIC, 0) for _ in range(12)]
-    assert [at for at, verdict in enumerate(asked, start=1) if verdict is Verdict.PROBE] == [4, 8, 12]
+    assert [at for at, verdict in enumerate(asked, start=1) if verdict is SpeculationVerdict.PROBE] == [4, 8, 12]
     while (one.languages()["c"].accepted_share or 0) < 0.5:
         one.note("c", LOGIC, 5)
     assert not one.languages()["c"].on  # 50 % is enough to stay on, not to come back
     while (one.languages()["c"].accepted_share or 0) < 0.55:
         one.note("c", LOGIC, 5)
     assert one.languages()["c"].on
-    assert one.decide("c", LOGIC, 0) is Verdict.PAYS
+    assert one.decide("c", LOGIC, 0) is SpeculationVerdict.PAYS
 
 
 def test_a_language_is_judged_from_its_least_number_of_steps_on() -> None:
     one = policy(steps_min=10)
     feed(one, "go", 2, 9)
-    assert one.decide("go", LOGIC, 0) is Verdict.UNMEASURED
+    assert one.decide("go", LOGIC, 0) is SpeculationVerdict.UNMEASURED
     one.note("go", LOGIC, 2)
-    assert one.decide("go", LOGIC, 0) is Verdict.ACCEPTANCE
+    assert one.decide("go", LOGIC, 0) is SpeculationVerdict.ACCEPTANCE
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=400))
@@ -100,11 +102,11 @@ def test_a_pattern_that_is_off_is_off_in_its_language_alone() -> None:
     feed(one, "python", 1, 10, Pattern.COMMENT)
     feed(one, "go", 5, 40, Pattern.COMMENT)
     assert one.languages()["python"].on
-    assert one.decide("python", Pattern.SYNTAX, 0) is Verdict.PAYS
-    assert one.decide("python", Pattern.COMMENT, 0) is Verdict.PATTERN
-    assert one.decide("go", Pattern.COMMENT, 0) is Verdict.PAYS
+    assert one.decide("python", Pattern.SYNTAX, 0) is SpeculationVerdict.PAYS
+    assert one.decide("python", Pattern.COMMENT, 0) is SpeculationVerdict.PATTERN
+    assert one.decide("go", Pattern.COMMENT, 0) is SpeculationVerdict.PAYS
     assert one.patterns()["python", Pattern.COMMENT].accepted_share == 0
-    assert not Verdict.PATTERN.on
+    assert not SpeculationVerdict.PATTERN.on
 
 
 def test_a_language_that_is_off_switches_it_off_for_every_pattern() -> None:
@@ -112,7 +114,7 @@ def test_a_language_that_is_off_switches_it_off_for_every_pattern() -> None:
     feed(one, "c", 1, 40, LOGIC)
     feed(one, "c", 5, 12, Pattern.SYNTAX)
     assert one.patterns()["c", Pattern.SYNTAX].on
-    assert one.decide("c", Pattern.SYNTAX, 0) is Verdict.ACCEPTANCE
+    assert one.decide("c", Pattern.SYNTAX, 0) is SpeculationVerdict.ACCEPTANCE
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import stat
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,22 +21,13 @@ from foretype_backend.telemetry.migrate import HEAD, SCHEMA
 from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, events, metadata
 from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.upkeep import tidy
-from foretype_lab import postgres
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[str]:
-    if not postgres.available():
-        pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    with postgres.server() as url:
-        yield url
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
-    url = str(tmp_path / "events.db") if request.param == "sqlite" else request.getfixturevalue("server")
+    url = str(tmp_path / "events.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     opened = await Store.open(url)
     yield opened
     async with opened.transaction() as connection:

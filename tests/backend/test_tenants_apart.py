@@ -152,7 +152,7 @@ async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_ha
         arguments = ("--profile", str(profile_of(tmp_path, pool, replica, good)), "--state-dir", str(tmp_path))
         async with (
             serving(*arguments, command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
         ):
             chat = pool == "chat"
             assert await asked(http, ann, chat=chat) == (200, 0)
@@ -167,11 +167,12 @@ async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_ha
             await replica.stop()
             replica.salting = "keeps"
             await replica.start()
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(60):
                 while (await asked(http, ann, chat=chat))[0] != 200:  # noqa: ASYNC110  the gateway asks the server again after a pause
                     await asyncio.sleep(0.2)
 
 
+@pytest.mark.slow
 async def test_a_server_of_blocks_that_has_no_chat_is_good_for_blocks(tmp_path: Path) -> None:
     async with replicas() as (replica, good):
         (ann,) = await keys_of(tmp_path, "ann")

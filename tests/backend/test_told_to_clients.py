@@ -57,14 +57,14 @@ def profile_of(folder: Path, kind: str, one: Replica) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["openai", "replicas"])
+@pytest.mark.parametrize("kind", [pytest.param("openai", marks=pytest.mark.slow), "replicas"])
 async def test_no_client_hears_where_an_engine_is_and_nobody_its_password(tmp_path: Path, kind: str) -> None:
     async with replica() as one:
         profile = profile_of(tmp_path, kind, one)
         arguments = ("--profile", str(profile), "--state-dir", str(tmp_path))
         async with (
             serving(*arguments, command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
         ):
 
             async def asked() -> list[httpx.Response]:

@@ -243,7 +243,7 @@ async def test_a_gateway_process_traces_by_its_file_and_by_its_environment(tmp_p
             )
             ready = (await process.stdout.readline()).decode().split()
             assert ready[0] == "ready"
-            async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+            async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
                 body = {"prompt": SECRET, "max_tokens": 4}
                 assert (await http.post(f"{ready[1]}/v1/completions", json=body)).status_code == 200
             process.send_signal(signal.SIGINT)

@@ -60,7 +60,7 @@ async def test_what_was_answered_is_counted_once_though_the_gateway_is_killed_at
             await process.wait()
     assert list((tmp_path / "usage").glob("*.rows"))  # or nothing was killed before it was stored
     async with serving(*arguments, command=SERVE) as (process, _):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while list((tmp_path / "usage").glob("*.rows")):  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.05)
         process.terminate()

@@ -13,15 +13,15 @@ from backend.world import until
 from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.engines.port import WARM_PRIORITY, GenerationParams, GenerationRequest, Origin
 from foretype_backend.fleet.pool import PoolOptions
-from foretype_backend.fleet.warmups import Part, WarmOptions, WarmQueue, stable_parts
+from foretype_backend.fleet.warmups import PromptBeginning, WarmOptions, WarmQueue, stable_parts
 from foretype_backend.prefix.chain import blocks_of
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def part(key: str, rank: int = 0, tokens: int = 100) -> Part:
-    return Part(key.encode(), rank, range(tokens), "s", Origin())
+def part(key: str, rank: int = 0, tokens: int = 100) -> PromptBeginning:
+    return PromptBeginning(key.encode(), rank, range(tokens), "s", Origin())
 
 
 def test_a_part_is_computed_once_and_the_repository_before_files() -> None:

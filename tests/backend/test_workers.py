@@ -184,7 +184,7 @@ def children(pid: int) -> Path:
 
 async def fresh(url: str, path: str, **options: Any) -> httpx.Response:
     """Over a connection of its own, so that any worker may get it: again, where that one just died."""
-    async with httpx.AsyncClient(verify=False, trust_env=False, base_url=url, timeout=20) as http:
+    async with httpx.AsyncClient(verify=False, trust_env=False, base_url=url, timeout=60) as http:
         for _ in range(20):
             with contextlib.suppress(httpx.TransportError):
                 return await (http.post(path, **options) if options else http.get(path))

@@ -93,7 +93,7 @@ class World:
 
     def http(self, **options: Any) -> httpx.AsyncClient:
         # Nobody's certificates are read: that takes longer than most tests do.
-        return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=20, verify=False, **options)
+        return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=120, verify=False, **options)
 
     async def idle(self) -> None:
         """Wait until the gateway and its engine have nothing left."""

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from foretype_client.adaptive.evidence import (
     CONTEXT_MAX,
+    Followers,
     Occurrences,
-    Places,
     agreement,
     alike_in_file,
     places_in_file,
     standing,
 )
-from foretype_client.adaptive.levels import Counted
+from foretype_client.adaptive.levels import CountedFollowers
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, chances, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.adaptive.other_files import Others
+from foretype_client.adaptive.other_files import OtherFileOccurrences
 from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.stream import Ids, LexemeStream
-from foretype_client.adaptive.table import Row
+from foretype_client.adaptive.table import ContextRow
 from foretype_client.adaptive.threshold import ShowRule
 from foretype_context.text.document import Document, Snapshot
 from hypothesis import given, settings
@@ -147,7 +147,7 @@ def test_other_files_are_searched_as_if_sorted_afresh(texts: list[list[int]], da
     for file, text in zip(files, texts, strict=True):
         file.ids = np.array(text, np.int32)
     limit = data.draw(st.sampled_from([40, 1000]))
-    others = Others(limit)
+    others = OtherFileOccurrences(limit)
     for _ in range(6):
         chosen = data.draw(st.lists(st.sampled_from(range(len(files))), unique=True))
         known = others.of([files[number] for number in chosen])
@@ -182,16 +182,16 @@ def test_chances_are_probabilities_and_those_not_allowed_have_none(
     pairs: list[tuple[int, int, int]], in_line: int, row: list[int]
 ) -> None:
     places = [
-        Places(
+        Followers(
             np.array([p[0] for p in pairs if p[2] == source], np.int32),
             np.array([p[1] for p in pairs if p[2] == source], np.int64),
             source,
         )
         for source in (1, 3, 4)
     ]
-    rows = [Row(2, row, [0.3] * len(row), 5, 3)] if row else []
+    rows = [ContextRow(2, row, [0.3] * len(row), 5, 3)] if row else []
 
-    counted = Counted(places, rows, in_line)
+    counted = CountedFollowers(places, rows, in_line)
     for allowed in (None, counted.ids > 1):
         levels = counted.levels(allowed)
         if levels is None:
@@ -205,14 +205,14 @@ def test_chances_are_probabilities_and_those_not_allowed_have_none(
 
 
 def test_no_evidence_is_no_level() -> None:
-    assert Counted([], [], 3).levels() is None
+    assert CountedFollowers([], [], 3).levels() is None
 
 
 def test_more_context_that_agrees_counts_more() -> None:
-    few = Places(np.array([1], np.int32), np.array([CONTEXT_MAX]), 3)
-    many = Places(np.array([2] * 3, np.int32), np.array([1] * 3), 3)
-    both = Places(np.concatenate((few.following, many.following)), np.concatenate((few.lengths, many.lengths)), 3)
-    levels = Counted([both], [], 40).levels()
+    few = Followers(np.array([1], np.int32), np.array([CONTEXT_MAX]), 3)
+    many = Followers(np.array([2] * 3, np.int32), np.array([1] * 3), 3)
+    both = Followers(np.concatenate((few.following, many.following)), np.concatenate((few.lengths, many.lengths)), 3)
+    levels = CountedFollowers([both], [], 40).levels()
     assert levels is not None
     chance = dict(zip(levels.ids.tolist(), chances(levels, fitted_weights().levels).tolist(), strict=True))
     assert chance[1] > chance[2]
@@ -326,3 +326,58 @@ def test_weights_are_shares() -> None:
     assert weights.levels.shape == (CELLS,)
     assert ((weights.levels > 0) & (weights.levels < 1)).all()
     assert weights.templates.shape == (TEMPLATE_WEIGHTS,)
+
+
+class Counting(Vocabulary):
+    """Says how many lines were lexed."""
+
+    lines = 0
+
+    def ids(self, lexemes: Sequence[str]) -> list[int]:
+        self.lines += 1
+        return super().ids(lexemes)
+
+
+@pytest.mark.parametrize(("first", "then"), [((0, 300), (100, 400)), ((100, 400), (0, 300)), ((0, 300), (150, 300))])
+def test_a_window_that_moves_lexes_what_it_did_not_show_and_nothing_of_it_was_written(
+    first: tuple[int, int], then: tuple[int, int]
+) -> None:
+    text = [f"value_{at} = compute(first, {at})" if at % 3 else "" for at in range(400)]
+    vocabulary = Counting()
+    stream = LexemeStream(vocabulary, "\n".join(text[slice(*first)]))
+    lexed = vocabulary.lines
+    moved = text[slice(*then)]
+    moved[120] = "typed = 1"  # as the first key after it comes with the move
+    stream.retype("\n".join(moved), 120, start := len("\n".join(moved[:120])) + 1, start + len(moved[120]))
+    fresh = LexemeStream(vocabulary, "\n".join(moved))
+    assert stream.ids.tolist() == fresh.ids.tolist()
+    assert stream.starts.tolist() == fresh.starts.tolist()
+    assert stream.marks.tolist() == fresh.marks.tolist()
+    assert stream.take_written() == []
+    assert vocabulary.lines - lexed <= len(moved) * 2 // 3 + 121, "a fresh one lexes all, the window what is new to it"
+
+
+def test_the_first_key_in_a_prepared_document_merges_no_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged = 0
+    merge = OtherFileOccurrences._merged  # pyright: ignore[reportPrivateUsage]
+
+    def counted(others: OtherFileOccurrences, files: Sequence[Ids]) -> Occurrences:
+        nonlocal merged
+        merged += 1
+        return merge(others, files)
+
+    monkeypatch.setattr(OtherFileOccurrences, "_merged", counted)
+    for prepared in (False, True):
+        model = AdaptiveModel(show=ANYTHING)
+        text = "".join(f"value_{i} = compute(first, second)\n" for i in range(9))
+        model.learn("file:///other.py", text)
+        model.learn("file:///a.py", text + "val")
+        if prepared:
+            model.prepare("file:///a.py")
+        before = merged
+        model.suggest(snapshot(text + "valu"), len(text) + 4)
+        assert merged - before == (not prepared)
+
+
+def test_a_document_that_is_not_known_is_not_prepared() -> None:
+    AdaptiveModel().prepare("file:///none.py")

@@ -10,7 +10,7 @@ from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex, shape_of
 from foretype_client.adaptive.mixture import TEMPLATE_WEIGHTS, beside, fitted_weights, with_proposals
 from foretype_client.adaptive.model import AdaptiveModel, Spot
 from foretype_client.adaptive.renaming import renamed
-from foretype_client.adaptive.templates import Proposal
+from foretype_client.adaptive.templates import TemplateProposal
 from foretype_client.adaptive.threshold import ShowRule
 from foretype_context.text.document import Document, Snapshot
 from hypothesis import given, settings
@@ -163,14 +163,16 @@ def test_a_search_that_is_cut_short_ends_where_a_patient_one_does_when_nobody_ty
 def test_proposals_take_their_part_and_leave_the_rest_in_proportion() -> None:
     weights = np.zeros(TEMPLATE_WEIGHTS)
     told = (np.array([1, 2, 3], np.int32), np.array([0.4, 0.2, 0.1]))
-    ids, chance = with_proposals(told, [Proposal(2, (0,), 0.0), Proposal(9, (0,), 0.0)], weights) or told
+    ids, chance = (
+        with_proposals(told, [TemplateProposal(2, (0,), 0.0), TemplateProposal(9, (0,), 0.0)], weights) or told
+    )
     found = dict(zip(ids.tolist(), chance.tolist(), strict=True))
     assert found[2] == pytest.approx(0.5)
     assert found[9] == pytest.approx(0.25)
     assert found[1] / found[3] == pytest.approx(4)
     assert sum(found.values()) < 1
     assert with_proposals(told, [], weights) is told
-    alone = with_proposals(None, [Proposal(LINE_END, (0,), 0.0)], weights)
+    alone = with_proposals(None, [TemplateProposal(LINE_END, (0,), 0.0)], weights)
     assert alone is not None
     assert alone[1].tolist() == [0.5]
 
@@ -181,9 +183,15 @@ def test_levels_that_say_the_same_raise_a_proposal() -> None:
     weights = fitted_weights().templates
     chances = [
         dict(
-            zip(*map(list, with_proposals(told, [Proposal(1, (0,), float(weights[0]))], weights) or told), strict=True)
+            zip(
+                *map(list, with_proposals(told, [TemplateProposal(1, (0,), float(weights[0]))], weights) or told),
+                strict=True,
+            )
         )[1]
         for told in (agreeing, against)
     ]
     assert chances[0] > chances[1]
-    assert beside(None, Proposal(1, (0,), 0.0), 0)[:3] == (*beside(agreeing, Proposal(7, (0,), 0.0), 0)[:1] * 2, 0.0)
+    assert beside(None, TemplateProposal(1, (0,), 0.0), 0)[:3] == (
+        *beside(agreeing, TemplateProposal(7, (0,), 0.0), 0)[:1] * 2,
+        0.0,
+    )

@@ -10,7 +10,7 @@ from foretype_client.adaptive.lexemes import LINE_END
 from foretype_client.adaptive.mixture import Weights, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.network import UNITS, Network, reranked
-from foretype_client.adaptive.views import CANDIDATES, VIEW_FEATURES, View
+from foretype_client.adaptive.views import CANDIDATES, VIEW_FEATURES, CandidateView
 from foretype_context.text.document import Document
 from foretype_lab.adaptive.fit_network import Viewed, fit_network, mean_logprob
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ OPEN_AT_END = VIEW_FEATURES - 4 - 15 + 6
 SILENT = Network(np.zeros((VIEW_FEATURES + 1, UNITS)), np.zeros(UNITS))
 
 
-def view_at(model: AdaptiveModel, text: str) -> View | None:
+def view_at(model: AdaptiveModel, text: str) -> CandidateView | None:
     """At the mark `|`."""
     offset = text.index("|")
     return model.view(
@@ -30,11 +30,11 @@ def view_at(model: AdaptiveModel, text: str) -> View | None:
     )
 
 
-def made(chance: list[float], features: np.ndarray) -> View:
+def made(chance: list[float], features: np.ndarray) -> CandidateView:
     chances = np.array(chance)
     rest = 1 - float(chances.sum())
     ids = np.arange(len(chance), dtype=np.int32)
-    return View(ids, chances, np.arange(len(chance)), rest, np.log(np.append(chances, rest)), features, 1.0)
+    return CandidateView(ids, chances, np.arange(len(chance)), rest, np.log(np.append(chances, rest)), features, 1.0)
 
 
 def test_a_network_that_says_nothing_changes_nothing() -> None:
@@ -94,6 +94,8 @@ def test_fitting_raises_what_a_feature_gives_away_and_nothing_else() -> None:
     assert mean_logprob(places, None) == pytest.approx(math.log(0.25), abs=1e-6)
     assert mean_logprob(places, network) > -1.0
     assert np.array_equal(fit_network(places[:200]).outer, fit_network(places[:200]).outer)
+    again = fit_network(places[:40], network)
+    assert mean_logprob(places, again) > mean_logprob(places, fit_network(places[:40])), "what many taught is not lost"
 
 
 def test_the_weights_that_ship_have_a_network_that_fits() -> None:

@@ -8,7 +8,7 @@ from foretype_client.adaptive.evidence import alike_in_file, latest_in_file, pla
 from foretype_client.adaptive.lexemes import Vocabulary
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.stream import Ids, LexemeStream
-from foretype_client.adaptive.user_text import Written
+from foretype_client.adaptive.user_text import RecentlyWritten
 from foretype_context.text.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,7 +58,7 @@ def test_whatever_changes_what_was_written_are_whole_lines(versions: list[tuple[
 
 
 def test_the_oldest_lines_are_forgotten_and_the_array_stays_for_whoever_holds_it() -> None:
-    written = Written()
+    written = RecentlyWritten()
     written.add([[1, 0]] * 10)
     held = written.ids
     written.add([[2] * 999 + [0]] * 3)

@@ -93,6 +93,9 @@ class Slow:
     def learn(self, uri: str, text: str) -> None:
         pass
 
+    def prepare(self, uri: str) -> None:
+        pass
+
 
 @virtual.timed
 async def test_a_search_that_was_cut_short_goes_on_while_nobody_types() -> None:

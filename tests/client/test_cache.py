@@ -1,5 +1,5 @@
 import pytest
-from foretype_client.flow.cache import CompletionCache, Entry
+from foretype_client.flow.cache import CachedAnswer, CompletionCache
 from foretype_client.flow.type_through import Place, Strand
 from foretype_context.prompt.profile import Profile
 from foretype_context.syntax.blocks import SuggestionKind
@@ -16,8 +16,8 @@ def at(text: str, uri: str = "file:///a.py", profile: Profile = PROFILE) -> Plac
     return Place.of(Document(uri, text.replace("|", "", 1), language="plaintext").snapshot(), offset, profile)
 
 
-def entry(text: str, generated: str, *, id: str = "r1", finish: Finish = Finish.END_OF_MIDDLE) -> Entry:
-    return Entry(id, Strand(at(text), generated), SuggestionKind.LINE, finish)
+def entry(text: str, generated: str, *, id: str = "r1", finish: Finish = Finish.END_OF_MIDDLE) -> CachedAnswer:
+    return CachedAnswer(id, Strand(at(text), generated), SuggestionKind.LINE, finish)
 
 
 def rest(cache: CompletionCache, text: str) -> str | None:

@@ -9,6 +9,7 @@ import foretype_client.commands.cli
 import pytest
 import typer
 from foretype_client.commands.cli import app
+from foretype_eval.late_group import late_group
 from typer.testing import CliRunner
 
 
@@ -46,6 +47,8 @@ def third() -> None:
 
 not_a_command = 5
 
+late = late_group("A late group.", {"greet": f"{__name__}:greet", "lost": "foretype_no_such_package:lost"}, "buy it")
+
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,13 +57,14 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {
             "greet": f"{__name__}:greet",
             "group": f"{__name__}:group",
+            "late": f"{__name__}:late",
             "lsp": "foretype_no_such_package.cli:app",
             "broken": f"{__name__}:not_a_command",
             "complete": "another:command",
         }.items()
     ]
     module = type(sys)(__name__)
-    vars(module).update(greet=greet, group=group, not_a_command=not_a_command)
+    vars(module).update(greet=greet, group=group, late=late, not_a_command=not_a_command)
     monkeypatch.setitem(sys.modules, __name__, module)
     monkeypatch.setattr(foretype_client.commands.cli, "entry_points", lambda group: points)
 
@@ -107,10 +111,34 @@ def test_two_packages_that_register_one_group_make_one(registered: None, monkeyp
     assert "adds to foretype group is left out (TypeError: 5 is neither" in done.stderr
 
 
+def test_a_command_of_a_group_that_cannot_be_imported_takes_no_other_with_it(registered: None) -> None:
+    assert run("late", "greet", "you").stdout == "hello you\n"
+    listed = run("late", "--help")
+    assert listed.exit_code == 0 and "Greets somebody" in listed.stdout and "Not available: buy it" in listed.stdout
+    lost = run("late", "lost", "--whatever")
+    assert lost.exit_code == 1
+    assert "error: lost is not available (ModuleNotFoundError" in lost.stderr and "remedy: buy it" in lost.stderr
+    assert run("late", "nothing").exit_code == 2
+
+
+def test_what_another_package_adds_to_a_late_group_is_listed_and_replaces_nothing(
+    registered: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = typer.Typer()
+    more.command("greet")(second)
+    more.command("third")(third)
+    vars(sys.modules[__name__])["more"] = more
+    points = foretype_client.commands.cli.entry_points(group="foretype.commands")
+    points.append(EntryPoint("late", f"{__name__}:more", "foretype.commands"))
+    assert (run("late", "third").stdout, run("late", "greet", "you").stdout) == ("third\n", "hello you\n")
+    assert "third" in run("late", "--help").stdout
+
+
 def test_an_unknown_command_is_a_usage_error(registered: None) -> None:
     result = run("complet")
     assert result.exit_code == 2
-    assert "complet" in result.stderr
+    assert "No such command 'complet'. Did you mean 'complete'?" in result.stderr
+    assert "Did you mean" not in run("zzz").stderr
 
 
 def test_the_version_is_printed() -> None:
@@ -128,15 +156,32 @@ def test_listing_the_command_line_costs_no_import_of_another_room() -> None:
     assert result.stdout == "[]\n"
 
 
+def test_a_bench_waits_for_the_libraries_of_no_other_command() -> None:
+    script = (
+        "import sys; from foretype_client.commands.cli import app\n"
+        "try: app(['bench', 'load', '--no-such-option'])\n"
+        "except SystemExit as end: print(end.code)\n"
+        "print([name for name in ('sqlalchemy', 'alembic', 'scipy', 'pygls', 'torch', 'foretype_lab.fleet', 'foretype_eval.ab')"
+        " if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout == "2\n[]\n"
+
+
 def test_every_command_is_there_with_the_local_extra_alone() -> None:
-    # What only `dev`, `tiers`, `report`, `otel` and `train` bring; `make run` installs none of it.
+    # What only `dev`, `fleet`, `tiers`, `report`, `otel` and `train` bring; `make run` installs none of it.
     script = (
         "import sys; from importlib.metadata import distribution\n"
-        "for name in ('redis', 'zmq', 'matplotlib', 'torch', 'transformers', 'opentelemetry', 'hypothesis', 'pytest', 'yaml'):\n"
+        "for name in ('redis', 'zmq', 'matplotlib', 'torch', 'transformers', 'opentelemetry', 'hypothesis', 'pytest', 'yaml', 'ray'):\n"
         "    sys.modules[name] = None\n"
         "commands = [one for one in distribution('foretype').entry_points if one.group.startswith('foretype')]\n"
         "assert commands\n"
         "for one in commands: one.load()\n"
+        "from foretype_eval import cli\n"
+        "from typer.main import get_command\n"
+        "for group in map(get_command, (cli.app, cli.bench)):\n"
+        "    for name in group.list_commands(None):\n"
+        "        assert 'Not available' not in (group.get_command(None, name).help or ''), name\n"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")

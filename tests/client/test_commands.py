@@ -13,10 +13,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from client.wire_server import Behaviour, Peer, WireServer, answer
 from context.tiny import raw
 from foretype_client.commands.cli import app
+from foretype_context.prompt.profile import MinMeanLogprob
 from foretype_context.prompt.templates import grammar
 from foretype_context.syntax.languages import syntax_of
 from foretype_wire.messages import Complete, Delta, Done, Error, ErrorCode, Finish, Profile, RequestClass, Usage
@@ -24,6 +26,7 @@ from typer.testing import CliRunner
 
 TOKENIZER = raw("qwen2", grammar("foretype-1").controls())
 PROFILE = Profile(model="test", grammar="foretype-1", tokenizer_digest=blake2b(TOKENIZER, digest_size=16).hexdigest())
+ASKED_ONLY = msgspec.structs.replace(PROFILE, min_mean_logprob=MinMeanLogprob(mid_line=0.0, line=0.0, block=0.0))
 SOURCE = "import os\n\n\ndef add(a, b):\n    return \n\n\ndef last():\n    pass\n"
 
 
@@ -34,6 +37,7 @@ class Gateway:
         self.behaviour: Behaviour = answer
         self.asked: list[Complete] = []
         self.url = ""
+        self.server: WireServer
         self._ready: Future[None] = Future()
         self._loop = asyncio.new_event_loop()
         self._end = asyncio.Event()
@@ -41,12 +45,12 @@ class Gateway:
 
     def __enter__(self) -> Gateway:  # noqa: PYI034
         self._thread.start()
-        self._ready.result(10)
+        self._ready.result(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -59,6 +63,7 @@ class Gateway:
 
         async with WireServer(behave, profile=PROFILE) as server:
             server.tokenizer = TOKENIZER
+            self.server = server
             self.url = server.url
             self._ready.set_result(None)
             await self._end.wait()
@@ -196,7 +201,11 @@ def git_repository(root: Path) -> Path:
 
 
 class TestOtherFiles:
-    def test_explain_shows_what_another_file_defines_with_its_source(self, gateway: Gateway, tmp_path: Path) -> None:
+    def test_explain_shows_what_another_file_defines_with_its_source(
+        self, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("explain._INDEX_WAIT_S", "gathering._ASK_S"):  # a busy machine takes longer than a user would wait
+            monkeypatch.setattr(f"foretype_client.commands.{name}", 60.0)
         place = f"{git_repository(tmp_path / 'repository')}:4:16"
         explained = json.loads(run("explain", place, "--json").stdout)
         others = [segment["source"] for segment in explained["segments"] if segment["kind"] == "file"]
@@ -311,6 +320,28 @@ class TestDemo:
         svg = picture.read_text()
         assert svg.startswith("<svg") and "turn" in svg
 
+    def test_it_types_with_the_settings_of_an_editor_and_says_how_many_keys_that_saves(
+        self, gateway: Gateway, source: Path
+    ) -> None:
+        line = "    total = compute(first, second, third)\n"
+        source.write_text(f"{line * 4}\ndef last(first, second, third):\n{line * 4}".replace("    total", "total", 4))
+        gateway.server.profile = ASKED_ONLY
+        result = run("demo", source, "--speed", "0", "--keys", "200")
+        assert result.exit_code == 0, result.output
+        assert "network" not in result.stdout, "a model that is right too seldom says nothing unasked"
+        saved = re.search(r"(\d+) instead of (\d+), (\d+)% saved", result.stdout)
+        assert saved is not None and int(saved[1]) < int(saved[2]) and int(saved[3]) > 20
+        unsure = run("demo", source, "--speed", "0", "--keys", "12", "--unsure")
+        assert unsure.exit_code == 0 and "network" in unsure.stdout, unsure.output
+
+    def test_a_file_that_repeats_nothing_beside_a_model_that_must_be_asked_is_no_fault(
+        self, gateway: Gateway, source: Path
+    ) -> None:
+        gateway.server.profile = ASKED_ONLY
+        source.write_text("a = 1\n")
+        result = run("demo", source, "--speed", "0", "--keys", "3")
+        assert result.exit_code == 0 and "`--unsure` shows all" in result.stdout
+
     def test_with_nothing_to_show_it_fails_and_names_the_doctor(self, gateway: Gateway, source: Path) -> None:
         async def nothing(peer: Peer, message: Complete) -> None:
             await peer.send(Done(id=message.id, finish=Finish.END_OF_MIDDLE))
@@ -356,7 +387,7 @@ class TestDoctor:
             syntax_of.cache_clear()
         found = {finding["name"]: finding for finding in report["findings"]}["languages"]
         assert found["status"] == "warn"
-        assert found["detail"].startswith("no syntax for typescript, typescriptreact, go:")
+        assert found["detail"].startswith("no grammar for typescript, typescriptreact, go:")
         assert "missing: tree-sitter-go, tree-sitter-typescript" in found["remedy"]
 
     @pytest.mark.parametrize("written", ["42", "", "return return"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from foretype_client.commands import doctor as doctor_module
-from foretype_client.commands.demo_screen import Figures, frame
+from foretype_client.commands.demo_screen import DemoFigures, frame
 from foretype_client.commands.demo_typist import Typist, region_of
 from foretype_client.commands.doctor_probe import judge
 from foretype_client.errors import InputError
@@ -96,14 +96,14 @@ class TestScreen:
         developer = typist(SOURCE, start, len(SOURCE) - 1)
         suggestion = None if ghost is None else suggested(ghost)
         console = Console(width=80, record=True, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
-        figures = Figures()
+        figures = DemoFigures()
         if suggestion is not None:
             figures.add(suggestion)
         console.print(frame("t", developer.snapshot, developer.offset, suggestion, figures, STATUS, 3, 4))
         console.file.close()
-        shown = console.export_text().replace("\N{NO-BREAK SPACE}", " ")
+        shown = console.export_text()
+        assert "│ 3/7 characters accepted\n" in shown and "\n3 requests │ " in shown, "no figure is cut at 80 columns"
         assert " 8 def add(a, b):" in shown
-        assert "3/7 accepted" in shown
         if ghost is not None:
             assert f"▏{ghost.partition(chr(10))[0]}" in shown
             assert all(line in shown for line in ghost.split("\n"))
@@ -182,3 +182,19 @@ def test_a_registered_check_that_cannot_be_imported_is_told_and_takes_no_other_w
         ("embedder", "warn", "do this"),
         ("index", "ok", ""),
     ]
+
+
+def test_in_a_terminal_a_long_finding_is_folded_beside_its_name_and_elsewhere_it_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = " ".join(["reason"] * 20)
+    finding = doctor_module.Finding(
+        name="gateway", status=doctor_module.FindingVerdict.FAIL, detail=words, remedy=f"do {words}"
+    )
+    doctor_module._print([finding])
+    assert capsys.readouterr().out == f"fail gateway          {words}\n{'':<21} → do {words}\n"
+    monkeypatch.setattr(doctor_module, "console", lambda: Console(width=80, force_terminal=True, color_system=None))
+    doctor_module._print([finding])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("fail gateway          reason") and len(shown) == 6
+    assert all(line.startswith(" " * 22) for line in shown[1:]) and max(map(len, shown)) <= 80

@@ -162,14 +162,13 @@ def test_a_token_is_no_argument_of_any_command(command: str) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "\n", b"\xff"])
-async def test_a_token_file_that_holds_none_is_bad_input(tmp_path: Path, content: str | bytes | None) -> None:
+def test_a_token_file_that_holds_none_is_bad_input(tmp_path: Path, content: str | bytes | None) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    code, said = await foretype(
-        tmp_path, "doctor", "--gateway", "ws://127.0.0.1:9/v1/stream", "--token-file", str(file)
-    )
-    assert code == 2 and "--token-file" in said and str(file) in said
+    command = ["doctor", "--gateway", "ws://127.0.0.1:9/v1/stream", "--token-file", str(file)]
+    done = CliRunner(env={"COLUMNS": "1000"}).invoke(cli.app, command)
+    assert done.exit_code == 2 and "--token-file" in done.output and str(file) in done.output
 
 
 @pytest.mark.slow

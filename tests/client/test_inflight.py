@@ -1,6 +1,6 @@
 import pytest
 from client.scripted_gateway import PROFILE, Script, ScriptedStream
-from foretype_client.flow.inflight import AnswerRules, Flight, Ripe, ripe
+from foretype_client.flow.inflight import AnswerRules, Flight, ReadyText, ripe
 from foretype_client.flow.planning import Draft
 from foretype_client.flow.type_through import Place, Strand
 from foretype_context.prompt.plan import Plan, PlanState
@@ -38,7 +38,7 @@ def end(made: Flight, finish: Finish | None) -> Flight:
     return made
 
 
-def look(made: Flight, now: float) -> Ripe | float | None:
+def look(made: Flight, now: float) -> ReadyText | float | None:
     return ripe(made, made.strand.text, now, RULES)
 
 
@@ -48,26 +48,26 @@ def test_nothing_is_ripe_before_the_first_text() -> None:
 
 def test_a_line_is_ripe_at_its_end() -> None:
     assert look(flight("foo"), 1.0) == 1.25
-    assert look(flight("foo\nbar"), 1.0) == Ripe("foo", True, LINE)
+    assert look(flight("foo\nbar"), 1.0) == ReadyText("foo", True, LINE)
 
 
 def test_a_block_is_ripe_at_three_lines_that_say_something() -> None:
     assert look(flight("\na\n\n  b\nc", BLOCK), 1.0) == 1.25
-    assert look(flight("\na\n\n  b\nc\nd", BLOCK), 1.0) == Ripe("\na\n\n  b\nc\n", False, BLOCK)
+    assert look(flight("\na\n\n  b\nc\nd", BLOCK), 1.0) == ReadyText("\na\n\n  b\nc\n", False, BLOCK)
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "answer"),
     [
-        (BLOCK, "a\nb\nc d", Ripe("a\nb\n", False, BLOCK)),
-        (BLOCK, "foo(bar, ba", Ripe("foo(bar,", False, LINE)),
-        (LINE, "foo(bar, ba", Ripe("foo(bar,", False, LINE)),
+        (BLOCK, "a\nb\nc d", ReadyText("a\nb\n", False, BLOCK)),
+        (BLOCK, "foo(bar, ba", ReadyText("foo(bar,", False, LINE)),
+        (LINE, "foo(bar, ba", ReadyText("foo(bar,", False, LINE)),
         (LINE, "foo", None),
         (BLOCK, "\n  ", None),
     ],
 )
 def test_a_quarter_second_after_the_first_text_what_is_whole_will_do(
-    kind: SuggestionKind, text: str, answer: Ripe | None
+    kind: SuggestionKind, text: str, answer: ReadyText | None
 ) -> None:
     assert look(flight(text, kind), 1.25) == answer
 
@@ -75,14 +75,14 @@ def test_a_quarter_second_after_the_first_text_what_is_whole_will_do(
 @pytest.mark.parametrize(
     ("finish", "answer"),
     [
-        (Finish.END_OF_MIDDLE, Ripe("a\nb", True, BLOCK)),
-        (Finish.STOP, Ripe("a\nb", True, BLOCK)),
-        (Finish.LENGTH, Ripe("a\nb", False, BLOCK)),
-        (Finish.CANCELLED, Ripe("a\n", False, BLOCK)),
-        (None, Ripe("a\n", False, BLOCK)),
+        (Finish.END_OF_MIDDLE, ReadyText("a\nb", True, BLOCK)),
+        (Finish.STOP, ReadyText("a\nb", True, BLOCK)),
+        (Finish.LENGTH, ReadyText("a\nb", False, BLOCK)),
+        (Finish.CANCELLED, ReadyText("a\n", False, BLOCK)),
+        (None, ReadyText("a\n", False, BLOCK)),
     ],
 )
-def test_how_a_request_ended_says_how_much_of_it_counts(finish: Finish | None, answer: Ripe) -> None:
+def test_how_a_request_ended_says_how_much_of_it_counts(finish: Finish | None, answer: ReadyText) -> None:
     assert look(end(flight("a\nb", BLOCK), finish), 9.0) == answer
 
 
@@ -168,13 +168,23 @@ def test_a_line_that_opens_a_block_is_waited_for_as_a_block() -> None:
     made.draft = Draft(plan, PROFILE, PlanState.empty(), PlanState.empty(), 0.0, 0.0)
     made.add(Delta(id="r1", text="if x:\n", logprob=-0.1, tokens=3), 1.0)
     assert made.kind is SuggestionKind.OPENED
-    assert not isinstance(ripe(made, made.strand.text, 1.0, RULES), Ripe)
+    assert not isinstance(ripe(made, made.strand.text, 1.0, RULES), ReadyText)
     made.add(Delta(id="r1", text="    a = 1\n    b = 2\n", logprob=-0.1, tokens=3), 1.0)
-    assert ripe(made, made.strand.text, 1.0, RULES) == Ripe(made.strand.text, False, SuggestionKind.OPENED)
+    assert ripe(made, made.strand.text, 1.0, RULES) == ReadyText(made.strand.text, False, SuggestionKind.OPENED)
 
 
 def test_an_editor_that_is_told_of_growth_gets_words_much_sooner() -> None:
     rules = AnswerRules.growing()
     made = flight("foo(bar, ba")
     assert ripe(made, made.strand.text, 1.0, rules) == 1.025
-    assert ripe(made, made.strand.text, 1.025, rules) == Ripe("foo(bar,", False, LINE)
+    assert ripe(made, made.strand.text, 1.025, rules) == ReadyText("foo(bar,", False, LINE)
+
+
+def test_where_no_confidence_is_asked_for_the_first_whole_word_is_enough_and_half_a_word_is_not() -> None:
+    rules, made = AnswerRules.growing(), flight("foo")
+    assert ripe(made, made.strand.text, 1.0, rules, wanted=True) is None, "it may go on as another word"
+    made.add(Delta(id="r1", text="(ba", logprob=-0.1, tokens=2), 1.0)
+    assert ripe(made, made.strand.text, 1.0, rules, wanted=True) == ReadyText("foo(", False, LINE)
+    assert ripe(made, made.strand.text, 1.0, AnswerRules(), wanted=True) == 1.25, (
+        "an editor that hears of no growth waits"
+    )

@@ -40,7 +40,7 @@ def state_dir(tmp_path: Path) -> Iterator[Path]:
         assert gone(record.pid)
 
 
-def gone(pid: int, within_s: float = 20.0) -> bool:
+def gone(pid: int, within_s: float = 60.0) -> bool:
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         try:

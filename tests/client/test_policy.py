@@ -3,7 +3,7 @@ import math
 import pytest
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import (
-    Ask,
+    EditorRequest,
     Now,
     Policy,
     PolicyOptions,
@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def ask(left: str = "x = ", right: str = "", **other: object) -> Ask:
+def ask(left: str = "x = ", right: str = "", **other: object) -> EditorRequest:
     values: dict[str, object] = {
         "trigger": Trigger.AUTOMATIC,
         "left": left,
@@ -28,7 +28,7 @@ def ask(left: str = "x = ", right: str = "", **other: object) -> Ask:
         "characters": 100,
         **other,
     }
-    return Ask(**values)  # type: ignore[arg-type]
+    return EditorRequest(**values)  # type: ignore[arg-type]
 
 
 def test_the_debounce_counts_from_the_change_not_from_the_request() -> None:

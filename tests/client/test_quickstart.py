@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import psutil
@@ -14,20 +15,31 @@ from foretype_client.commands import quickstart
 from foretype_client.commands.quickstart import editor_lines
 
 
+def lines_of(command: str, editors: Path) -> dict[str, str]:
+    return {editor.partition(" (")[0]: lines for editor, lines in editor_lines(command, editors)}
+
+
 def test_a_checkout_offers_its_own_editor_plugins(tmp_path: Path) -> None:
     (tmp_path / "nvim").mkdir()
-    lines = dict(editor_lines("/x/foretype", tmp_path))
+    lines = lines_of("/x/foretype", tmp_path)
     assert list(lines) == ["Neovim", "VS Code", "Emacs", "Helix"]
     assert str(tmp_path / "emacs") in lines["Emacs"] and '("/x/foretype" "lsp")' in lines["Emacs"]
     assert str(tmp_path / "nvim") in lines["Neovim"] and "/x/foretype" in lines["Neovim"]
     assert str(tmp_path / "vscode") in lines["VS Code"]
-    assert '"/x/foretype"' in lines["Helix"]
+    assert tomllib.loads(lines["Helix"])["language-server"]["foretype"]["command"] == "/x/foretype"
 
 
 def test_an_installed_package_offers_what_needs_no_checkout(tmp_path: Path) -> None:
-    lines = dict(editor_lines("foretype", tmp_path))
-    assert "vim.lsp.inline_completion.enable()" in lines["Neovim"]
-    assert "serve --port 8012" in lines["VS Code"]
+    lines = lines_of("foretype", tmp_path)
+    assert "vim.lsp.inline_completion.enable()" in lines["Neovim 0.12"]
+    assert lines["VS Code and Vim"] == "foretype serve --port 8012"
+
+
+def test_a_line_that_is_pasted_is_short_enough_for_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "nvim").mkdir()
+    for editors in (tmp_path, tmp_path / "none"):
+        for _, lines in editor_lines("foretype", editors):
+            assert max(len(line.replace(str(tmp_path), "")) for line in lines.splitlines()) <= 80
 
 
 @pytest.mark.slow

@@ -82,6 +82,7 @@ def test_a_name_is_imported_when_it_is_asked_for():
         foretype_client.Cleint  # noqa: B018 - asking is what is tested
 
 
+@pytest.mark.slow
 def test_every_public_type_of_the_client_is_known():
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [sys.executable, "-m", "pyright", "--verifytypes", "foretype_client", "--ignoreexternal", "--outputjson"]
@@ -99,14 +100,13 @@ def test_the_page_shows_the_examples_and_names_every_export():
     assert [name for name in EXPORTS if not re.search(rf"`{name}\b", table)] == []
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Folders of a user's own; the private gateway that is started there ends with the test."""
-    state = tmp_path / "state"
-    yield {"XDG_STATE_HOME": str(state), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    record = asyncio.run(find_gateway(state / "foretype"))
-    assert record is not None
-    os.kill(record.pid, signal.SIGTERM)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Folders of a user's own; the private gateway that the first example starts there serves the others, and ends behind them."""
+    folder = tmp_path_factory.mktemp("home")
+    yield {"XDG_STATE_HOME": str(folder / "state"), "XDG_CACHE_HOME": str(folder / "cache")}
+    if (record := asyncio.run(find_gateway(folder / "state" / "foretype"))) is not None:
+        os.kill(record.pid, signal.SIGTERM)
 
 
 def example(name: str, home: dict[str, str], *arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
 from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
-from foretype_client.session.connecting import Backoff, check_url, mapped
+from foretype_client.session.connecting import Backoff, as_gateway_gone, check_url
 from foretype_client.session.session import Session
 from foretype_client.session.tokenizers import TokenizerStore
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
@@ -33,8 +33,8 @@ from foretype_wire.messages import (
     Profile,
     Workspace,
 )
-from websockets.exceptions import InvalidProxy
-from websockets.frames import Opcode
+from websockets.exceptions import ConnectionClosedError, InvalidProxy
+from websockets.frames import Close, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
@@ -297,6 +297,22 @@ async def test_goaway_lets_running_calls_end_then_reconnects() -> None:
         assert (await read(session.complete(call("3", "x"))))[0] == "return a + b"
 
 
+async def test_the_grace_of_a_connection_that_has_ended_does_not_end_the_next_one() -> None:
+    async def answers(peer: Peer, message: Complete) -> None:
+        if message.id == "1":
+            await peer.send(Goaway(grace_ms=100))
+        if message.id == "2":
+            await asyncio.sleep(0.3)  # which is longer
+        await answer(peer, message)
+
+    async with WireServer(answers) as server, connected(server) as session:
+        await read(session.complete(call("1", "x")))
+        await server.wait_for(Hello, 2)
+        await until(lambda: session.connected)
+        assert (await read(session.complete(call("2", "x"))))[0] == "return a + b"
+        assert session.statistics().connections == 2
+
+
 async def test_goaway_ends_what_outlives_the_grace() -> None:
     async def never(peer: Peer, message: Complete) -> None:
         await peer.send(Goaway(grace_ms=1))
@@ -462,7 +478,7 @@ async def test_credentials_in_the_url_are_in_no_message(url: str) -> None:
 
 
 def test_a_wrong_url_is_told_without_its_credentials() -> None:
-    with pytest.raises(GatewayGoneError, match="proxy's URL") as gone, mapped():
+    with pytest.raises(GatewayGoneError, match="proxy's URL") as gone, as_gateway_gone():
         raise InvalidProxy("http://ann:s3cret@proxy", "it has no port")
     assert "s3cret" not in str(gone.value)
     with pytest.raises(ValueError, match="host") as refused:
@@ -472,7 +488,7 @@ def test_a_wrong_url_is_told_without_its_credentials() -> None:
 
 @pytest.mark.parametrize(("error", "reason"), [(OSError("no route"), "no route"), (TimeoutError(), "TimeoutError")])
 def test_what_kept_from_the_gateway_is_told(error: Exception, reason: str) -> None:
-    with pytest.raises(GatewayGoneError, match=f"cannot be reached: {reason}:"), mapped():
+    with pytest.raises(GatewayGoneError, match=f"cannot be reached: {reason}:"), as_gateway_gone():
         raise error
 
 
@@ -534,3 +550,9 @@ async def test_no_tokenizer_is_asked_for_with_a_token_in_clear(tmp_path: Path) -
     far = Endpoint("ws://example.org/v1/stream", "secret")
     with pytest.raises(TokenizerFetchError, match=r"example\.org"):
         await TokenizerStore(tmp_path).fetch(far, "0" * 32)
+
+
+@pytest.mark.parametrize(("code", "told"), [(4401, "check the token.*--token-file"), (4403, "gateway.hosts")])
+def test_a_refusal_says_what_was_refused(code: int, told: str) -> None:
+    with pytest.raises(GatewayGoneError, match=f"\\({code}\\): .*{told}"), as_gateway_gone():
+        raise ConnectionClosedError(Close(code, ""), None)

@@ -92,7 +92,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-async def answered(sources: Sources, timeout_s: float = 30.0) -> Gathered:
+async def answered(sources: Sources, timeout_s: float = 60.0) -> Gathered:
     event = asyncio.Event()
     gathering = sources.gather(SNAPSHOT, 3, limit=4, complete=event.set)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from context.typing_editor import parsed
 from foretype_context.edits.arguments import NOT_KNOWN, fits, pairs_of, rewritten
-from foretype_context.edits.parameters import Argument, Kind, Parameter, arguments_of, parameters_in
+from foretype_context.edits.parameters import Argument, Parameter, ParameterKind, arguments_of, parameters_in
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,10 +67,10 @@ def test_what_takes_the_rest_may_stand_for_what_went() -> None:
     assert pairs_of(parameters("(a: int, b)"), parameters("(c: str, b)")) is None
     assert pairs_of(parameters("(a: int, b)"), parameters("(c: int, b)")) == {"b": "b", "c": "a"}
     assert [one.kind for one in parameters("(a, /, b, *, c, **d)")] == [
-        Kind.POSITION,
-        Kind.EITHER,
-        Kind.KEYWORD,
-        Kind.KEYWORDS,
+        ParameterKind.POSITION,
+        ParameterKind.EITHER,
+        ParameterKind.KEYWORD,
+        ParameterKind.KEYWORDS,
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretype_context.edits.bursts import Burst, Bursts, How
+from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
 from foretype_context.text.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +42,7 @@ def test_keys_in_one_place_are_one_replacement_as_short_as_it_can_be() -> None:
     world.type(9, "size")
     burst = world.bursts.open
     assert burst is not None and not world.ended
-    assert burst.edit == Edit(9, 14, "size") and burst.how is How.TYPED
+    assert burst.edit == Edit(9, 14, "size") and burst.how is ChangeOrigin.TYPED
     assert burst.before == "def area(width):\n    return width\n"
     assert burst.ended_s == pytest.approx(0.9)
 
@@ -88,16 +88,16 @@ def test_what_is_deleted_and_typed_again_is_no_undo() -> None:
 @pytest.mark.parametrize(
     ("edits", "accepted", "how"),
     [
-        ([Edit(0, 0, "a line\nand another\n")], False, How.PASTED),
-        ([Edit(0, 0, "x" * 50)], False, How.PASTED),
-        ([Edit(0, 0, "x" * 50)], True, How.ACCEPTED),
-        ([Edit(0, 1, "b"), Edit(2, 3, "d"), Edit(4, 5, "f")], False, How.FORMATTED),
-        ([Edit(1, 2, "  "), Edit(4, 4, " ")], False, How.FORMATTED),
-        ([Edit(3, 3, "\n    ")], False, How.TYPED),  # Enter, with the indentation that the editor adds
-        ([Edit(2, 3, "y")], False, How.TYPED),
+        ([Edit(0, 0, "a line\nand another\n")], False, ChangeOrigin.PASTED),
+        ([Edit(0, 0, "x" * 50)], False, ChangeOrigin.PASTED),
+        ([Edit(0, 0, "x" * 50)], True, ChangeOrigin.ACCEPTED),
+        ([Edit(0, 1, "b"), Edit(2, 3, "d"), Edit(4, 5, "f")], False, ChangeOrigin.FORMATTED),
+        ([Edit(1, 2, "  "), Edit(4, 4, " ")], False, ChangeOrigin.FORMATTED),
+        ([Edit(3, 3, "\n    ")], False, ChangeOrigin.TYPED),  # Enter, with the indentation that the editor adds
+        ([Edit(2, 3, "y")], False, ChangeOrigin.TYPED),
     ],
 )
-def test_what_was_not_typed_is_known(edits: list[Edit], accepted: bool, how: How) -> None:
+def test_what_was_not_typed_is_known(edits: list[Edit], accepted: bool, how: ChangeOrigin) -> None:
     world = World("a b c d e f\n")
     world.change(*edits, accepted=accepted)
     burst = world.bursts.open
@@ -108,7 +108,7 @@ def test_what_was_accepted_and_what_is_typed_behind_it_are_two() -> None:
     world = World("x = \n")
     world.change(Edit(4, 4, "compute()"), accepted=True)
     world.type(13, " + 1")
-    assert [burst.how for burst in world.ended] == [How.ACCEPTED]
+    assert [burst.how for burst in world.ended] == [ChangeOrigin.ACCEPTED]
     assert world.bursts.open is not None and world.bursts.open.edit.text == " + 1"
 
 

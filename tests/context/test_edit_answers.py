@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from foretype_context.edit_models.answer import AnswerReader, Nothing, TakenEdit
+from foretype_context.edit_models.answer import AnswerReader, Nothing, ReadAnswer
 from foretype_context.edit_models.format import FORMATS, edit_format
 from foretype_context.edit_models.question import EditQuestion, WindowEdit
 from foretype_context.edit_models.regions import boundaries, lines_of
@@ -21,7 +21,7 @@ TWO = "".join(f"line {n}\n" for n in range(20))
 
 def taken(
     answer: str, window: str = WINDOW, *, id: str = SWEEP, whole: bool = True, above: str = "", below: str = ""
-) -> TakenEdit:
+) -> ReadAnswer:
     reader = AnswerReader(edit_format(id), EditQuestion(window=window, cursor=0, above=above, below=below))
     reader.feed(answer)
     return reader.end(whole=whole)
@@ -34,7 +34,7 @@ def applied(window: str, edit: WindowEdit | None) -> str:
 
 def test_the_first_difference_is_the_edit_and_as_short_as_it_can_be() -> None:
     found = taken(NEXT.replace("return sum", "return sum * 2"))
-    assert found == TakenEdit(
+    assert found == ReadAnswer(
         WindowEdit(start=WINDOW.index("items"), end=WINDOW.index("items:") + 5, text="basket"), ""
     )
     assert applied(WINDOW, found.edit) == NEXT
@@ -77,11 +77,11 @@ def test_an_answer_becomes_its_text(answer: str, wanted: str) -> None:
     ],
 )
 def test_what_is_no_answer_is_dropped_whole(answer: str, why: Nothing) -> None:
-    assert taken(answer) == TakenEdit(None, why)
+    assert taken(answer) == ReadAnswer(None, why)
 
 
 def test_what_did_not_come_to_its_end_is_dropped() -> None:
-    assert taken(NEXT, whole=False) == TakenEdit(None, Nothing.CUT)
+    assert taken(NEXT, whole=False) == ReadAnswer(None, Nothing.CUT)
 
 
 def test_what_stands_around_the_window_is_not_put_into_it() -> None:
@@ -125,7 +125,7 @@ def test_between_two_markers_stands_the_answer(answer: str, wanted: str) -> None
     ],
 )
 def test_between_markers_that_are_none_stands_nothing(answer: str, why: Nothing) -> None:
-    assert taken(answer, id=ZETA) == TakenEdit(None, why)
+    assert taken(answer, id=ZETA) == ReadAnswer(None, why)
 
 
 def test_one_region_of_several_is_changed_and_the_others_stay() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from context.typing_editor import parsed
-from foretype_context.edits.bursts import Burst, How
+from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.edits.examples import Examples
 from foretype_context.edits.templates import LineEdit, Template, generalised, line_edit, matches, region_of
 from foretype_context.text.document import Edit
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def edit(old: str, new: str, how: How = How.TYPED) -> LineEdit | None:
+def edit(old: str, new: str, how: ChangeOrigin = ChangeOrigin.TYPED) -> LineEdit | None:
     region = region_of(Burst(f"x\n{old}\ny", f"x\n{new}\ny", Edit(2, 2 + len(old), new), how, 0.0))
     return None if region is None else line_edit(region)
 
@@ -89,16 +89,16 @@ def test_a_hole_is_filled_by_what_stands_there() -> None:
 
 
 def test_edits_that_were_not_typed_or_are_large_are_no_examples() -> None:
-    assert edit("a", "b", How.PASTED) is None and edit("a", "b", How.UNDONE) is None
+    assert edit("a", "b", ChangeOrigin.PASTED) is None and edit("a", "b", ChangeOrigin.UNDONE) is None
     assert edit("a\n" * 9, "b") is None and edit("a" * 600, "b") is None
-    assert edit("a.b", "a.c", How.ACCEPTED) is not None
+    assert edit("a.b", "a.c", ChangeOrigin.ACCEPTED) is not None
 
 
 def test_the_last_two_that_are_alike_count_and_not_the_last_two() -> None:
     tree, _ = parsed("x.old\n", "python")
     examples = Examples("python")
     for old, new in (("x.old", "x.new"), ("a = 1", "a = 2"), ("y.old", "y.new")):
-        examples.learn(Burst(f"{old}\n", f"{new}\n", Edit(0, len(old), new), How.TYPED, 0.0), tree.root_node)
+        examples.learn(Burst(f"{old}\n", f"{new}\n", Edit(0, len(old), new), ChangeOrigin.TYPED, 0.0), tree.root_node)
     found = examples.template(None, tree.root_node, "x.old\n")
     assert found is not None and found.word == "old" and not found.in_text
     examples.clear()

@@ -102,11 +102,11 @@ def test_a_declaration_is_not_parted_from_its_uses() -> None:
 
 
 def test_a_name_is_not_put_where_nobody_knows_it() -> None:
-    text = "const a = (arg) => w(arg);\nconst b = (arg) => w(arg);\nfunction g(arg) { w(arg); }\n"
-    editor = Editor(text, "javascript")
-    for _ in range(2):
-        editor.replace("(arg) => w(arg)", "(str) => w(str)")
-    assert "function g(arg) { w(arg); }" in shown(editor)
+    text = "def f(key):\n    put(a.x)\n    put(b.x)\n    put(c.x)\n\n\ndef g(other):\n    put(d.x)\n"
+    editor = Editor(text)
+    for name in "ab":
+        editor.replace(f"{name}.x", f"{name}.x, key")
+    assert shown(editor) == text.replace("a.x", "a.x, key").replace("b.x", "b.x, key").replace("c.x", "c.x, key")
 
 
 def test_what_was_done_in_strings_stays_in_strings() -> None:

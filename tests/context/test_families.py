@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from foretype_context.grammars.families import Evidence, detect, families, known_controls, names_a_chat_model, unserved
+from foretype_context.grammars.families import (
+    ModelEvidence,
+    detect,
+    families,
+    known_controls,
+    names_a_chat_model,
+    unserved,
+)
 from foretype_context.grammars.grammar import GRAMMARS
 
 PIPE_FIM = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>")
@@ -57,7 +64,7 @@ TEKKEN = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[PREFIX]", "[MIDDLE]", "
 def test_a_vocabulary_is_the_family_all_of_whose_tokens_it_has(
     tokens: tuple[str, ...], family: str | None, grammar: str | None
 ) -> None:
-    found = detect(Evidence.of(tokens))
+    found = detect(ModelEvidence.of(tokens))
     assert (found.family, found.grammar) == (family, grammar)
     assert (found.problem() == "") is (grammar is not None)
 
@@ -67,7 +74,7 @@ def test_each_family_is_known_by_its_own_tokens_and_ids(family: object) -> None:
     one = next(known for known in families() if known is family)
     tokens = (*GRAMMARS[one.grammar].controls(), *one.marks)
     ids: dict[str, int | None] = {**dict.fromkeys(tokens), **one.ids}
-    found = detect(Evidence(controls=ids, pre=one.pre[0] if one.pre else "", pieces=one.pieces))
+    found = detect(ModelEvidence(controls=ids, pre=one.pre[0] if one.pre else "", pieces=one.pieces))
     assert found.grammar == one.grammar
     assert found.complete and not found.ambiguous
     if one.ids or one.pre:
@@ -79,7 +86,7 @@ def test_each_family_is_known_by_its_own_tokens_and_ids(family: object) -> None:
 def test_without_any_one_of_the_tokens_that_it_emits_it_is_not_that_family(id: str) -> None:
     one = GRAMMARS[id]
     for token in one.needed():
-        found = detect(Evidence.of(one.controls() - {token}))
+        found = detect(ModelEvidence.of(one.controls() - {token}))
         assert found.grammar != id, token
         if found.grammar is None and found.nearest == id:
             assert token in found.missing
@@ -87,52 +94,52 @@ def test_without_any_one_of_the_tokens_that_it_emits_it_is_not_that_family(id: s
 
 
 def test_an_end_token_that_can_be_done_without_leaves_it_incomplete() -> None:
-    found = detect(Evidence.of(set(QWEN) - {"<|im_end|>"}))
+    found = detect(ModelEvidence.of(set(QWEN) - {"<|im_end|>"}))
     assert (found.grammar, found.complete, found.missing) == ("qwen2.5-coder", False, ("<|im_end|>",))
-    assert detect(Evidence.of(QWEN)).complete
+    assert detect(ModelEvidence.of(QWEN)).complete
 
 
 def test_what_fits_two_families_is_asked_about_and_what_is_known_of_the_file_decides() -> None:
     both = ("<|endoftext|>", *FIM, "<filename>", "<reponame>")
-    found = detect(Evidence.of(both))
+    found = detect(ModelEvidence.of(both))
     assert (found.family, found.grammar) == (None, None)
     assert set(found.ambiguous) == {"mellum", "starcoder"}
     assert "mellum" in found.problem() and "starcoder" in found.problem() and "--profile" in found.problem()
-    assert detect(Evidence.of(both, pre="mellum")).grammar == "mellum"
-    assert detect(Evidence.of(both, pre="refact")).family == "refact"
+    assert detect(ModelEvidence.of(both, pre="mellum")).grammar == "mellum"
+    assert detect(ModelEvidence.of(both, pre="refact")).family == "refact"
     ids: dict[str, int | None] = dict(zip(both, (0, 1, 2, 3, 4, 5, 18), strict=True))
-    assert detect(Evidence(controls=ids)).grammar == "starcoder"
-    assert detect(Evidence.of({*STARCODER, *STARCODER_2})).ambiguous == ("starcoder", "starcoder2")
-    assert detect(Evidence.of({*QWEN, *CODEGEMMA})).ambiguous == ("codegemma", "qwen2.5-coder")
+    assert detect(ModelEvidence(controls=ids)).grammar == "starcoder"
+    assert detect(ModelEvidence.of({*STARCODER, *STARCODER_2})).ambiguous == ("starcoder", "starcoder2")
+    assert detect(ModelEvidence.of({*QWEN, *CODEGEMMA})).ambiguous == ("codegemma", "qwen2.5-coder")
 
 
 def test_a_family_that_is_known_and_not_served_says_why() -> None:
     for one in unserved():
         assert len(one.reason) > 20 and one.source
-        found = detect(Evidence.of(one.tokens))
+        found = detect(ModelEvidence.of(one.tokens))
         assert (found.family, found.unserved) == (None, one.id)
         assert one.reason in found.problem()
     assert {"aixcoder"} <= {one.id for one in unserved()}
-    assert detect(Evidence.of(("<s>", "</s>", "<unk>"))).nearest is None
+    assert detect(ModelEvidence.of(("<s>", "</s>", "<unk>"))).nearest is None
 
 
 def test_ids_make_it_certain_and_other_ids_do_not() -> None:
     qwen = next(one for one in families() if one.id == "qwen2.5-coder")
-    assert detect(Evidence(controls=dict(qwen.ids))).certain
+    assert detect(ModelEvidence(controls=dict(qwen.ids))).certain
     moved = {token: at + 1 for token, at in qwen.ids.items()}
-    assert not detect(Evidence(controls=moved)).certain
-    assert not detect(Evidence.of(qwen.ids)).certain
+    assert not detect(ModelEvidence(controls=moved)).certain
+    assert not detect(ModelEvidence.of(qwen.ids)).certain
 
 
 def test_chat_vocabularies_are_told() -> None:
-    qwen3 = detect(Evidence.of((*QWEN, "<think>", "</think>")))
+    qwen3 = detect(ModelEvidence.of((*QWEN, "<think>", "</think>")))
     assert qwen3.chat and "never learned" in qwen3.warning()
-    assert not detect(Evidence.of(QWEN)).chat
-    assert detect(Evidence.of(QWEN, name="Qwen2.5-Coder-7B-Instruct")).chat
-    llama = detect(Evidence.of(("<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>")))
+    assert not detect(ModelEvidence.of(QWEN)).chat
+    assert detect(ModelEvidence.of(QWEN, name="Qwen2.5-Coder-7B-Instruct")).chat
+    llama = detect(ModelEvidence.of(("<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>")))
     assert llama.chat and llama.grammar is None and "chat model" in llama.problem()
-    assert not detect(Evidence.of(())).chat
-    assert detect(Evidence.of(TEKKEN)).chat
+    assert not detect(ModelEvidence.of(())).chat
+    assert detect(ModelEvidence.of(TEKKEN)).chat
 
 
 @pytest.mark.parametrize(
@@ -153,8 +160,8 @@ def test_a_name_says_that_a_model_is_trained_to_talk(name: str, chat: bool) -> N
 
 def test_a_sentencepiece_family_is_no_byte_level_vocabulary() -> None:
     tokens = GRAMMARS["codestral"].controls()
-    assert detect(Evidence.of(tokens, pieces=True)).grammar == "codestral"
-    assert detect(Evidence.of(tokens, pieces=False)).grammar is None
+    assert detect(ModelEvidence.of(tokens, pieces=True)).grammar == "codestral"
+    assert detect(ModelEvidence.of(tokens, pieces=False)).grammar is None
 
 
 def test_every_entry_names_its_source_and_ids_are_of_its_own_tokens() -> None:

@@ -6,7 +6,6 @@ import itertools
 import random
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -128,16 +127,12 @@ WORST = {
 
 @pytest.mark.parametrize("path", ["{0}" + "a" * 60, "src/{0}/" + "a" * 30 + "/" + "a" * 30])
 @pytest.mark.parametrize("kind", WORST)
-def test_ten_thousand_paths_against_the_worst_file_take_a_second(kind: str, path: str) -> None:
+def test_a_thousand_paths_against_the_worst_file_end(kind: str, path: str) -> None:
+    """A tenth of a second; by the seven stars of before it was hours."""
     globs = Globs(WORST[kind])
     assert (len(globs), globs.left_out) == (PATTERNS_MAX, 0)
-    paths = [path.format(f"{number:05}") for number in range(10_000)]
-    began = time.thread_time()
-    for one in paths:
-        globs.says(one)
-    took_s = time.thread_time() - began
-    print(f"{kind}: {took_s:.2f} s")
-    assert took_s < 3.0  # under one on a quiet machine; by the seven stars of before it was days
+    for number in range(1_000):
+        globs.says(path.format(f"{number:05}"))
 
 
 def test_the_automaton_is_bounded_too() -> None:
@@ -146,16 +141,8 @@ def test_the_automaton_is_bounded_too() -> None:
     assert len(Globs(["x" * 100 + str(number) for number in range(PATTERNS_MAX)])) == PATTERNS_MAX  # no wildcards
 
 
-def test_a_pattern_takes_time_in_proportion_to_the_path() -> None:
-    def took_s(length: int) -> float:
-        globs, path = Globs(["*a*a*a*b"]), "a" * length
-        times = []
-        for _ in range(5):
-            began = time.thread_time()
-            for _ in range(50):
-                globs.says(path)
-            times.append(time.thread_time() - began)
-        return min(times)
-
-    # Sixteen times the path; with backtracking it would be four thousand times the time and more.
-    assert took_s(16_000) < 160 * took_s(1_000)
+def test_a_pattern_tries_nothing_again() -> None:
+    """With backtracking this would be a thousand steps for every pair of letters: days."""
+    path = "a" * 16_000
+    assert Globs(["*a*a*a*b"]).says(path) is None
+    assert Globs(["*a*a*a*b"]).says(path + "b") is True

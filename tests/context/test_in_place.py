@@ -1,11 +1,10 @@
 """Whether a suggestion parses where it would stand, and what that costs."""
 
-import statistics
-import time
-
 import pytest
 from context.test_syntax import at, without_tree
+from foretype_context.finish import in_place
 from foretype_context.finish.in_place import parses_in_place
+from foretype_context.syntax.parsing import parse_in_steps, parser_for
 from foretype_context.text.document import Document, Edit
 
 LARGE = "".join(
@@ -62,17 +61,15 @@ def test_the_tree_that_others_hold_stays_as_it_was() -> None:
     assert str(region.tree.root_node) == before and snapshot.syntax_at(offset) is region
 
 
-def test_a_check_in_a_file_of_five_thousand_lines_takes_less_than_a_millisecond() -> None:
+def test_a_check_in_a_file_of_five_thousand_lines_is_not_one_of_all_its_lines() -> None:
+    """In the parser's steps, which are the same on every machine."""
     document = Document("file:///a.py", LARGE, path="a.py")
     assert document.snapshot().line_count > 5_000
-    spent_ms: list[float] = []
+    parser = parser_for("python")
+    assert parser is not None and parse_in_steps(parser, LARGE.encode(), in_place._STEPS) is None
     for n in range(40):
         offset = document.snapshot().line_end(2500 + 5 * n + 1)
         document.apply([Edit(offset, offset, "\n    again = ")], n + 1)
         snapshot, offset = document.snapshot(), offset + len("\n    again = ")
-        snapshot.syntax_at(offset)  # kept up to date for every question anyway
-        began = time.thread_time()
         assert parses_in_place(snapshot, offset, "state.get(found, [key])") is True
-        spent_ms.append((time.thread_time() - began) * 1000)
         document.apply([Edit(offset, offset, "found")], n + 2)
-    assert statistics.median(spent_ms) < 1.0, spent_ms

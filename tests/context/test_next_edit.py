@@ -57,16 +57,50 @@ def test_after_an_undo_nothing_is_said() -> None:
     assert editor.text == RENAMED and editor.next() is None
 
 
-def test_what_was_refused_is_not_offered_again_there() -> None:
+def test_who_refuses_one_place_of_a_rename_is_shown_none_of_the_others() -> None:
     editor = Editor(RENAMED)
     editor.replace("width", "size")
+    first = editor.next()
+    assert first is not None and first.left
+    editor.edits.refused(editor.text, first.edit)
+    assert editor.next() is None
+    editor.replace("height", "depth")
+    one = editor.next()
+    assert one is not None and one.edit.text == "depth"
+
+
+def test_who_refuses_one_call_of_a_signature_is_shown_none_of_the_others() -> None:
+    editor = Editor("def f(a, b):\n    return 1\n\n\nf(1, 2)\nf(3, 4)\n")
+    editor.replace("a, b", "a")
+    first = editor.next()
+    assert first is not None and first.left
+    editor.edits.refused(editor.text, first.edit)
+    assert editor.next() is None
+
+
+def test_the_same_rename_in_another_function_is_followed_there() -> None:
+    text = "".join(f"def f{number}(width):\n    return width\n\n\n" for number in range(3))
+    editor = Editor(text)
+    for number in range(3):
+        editor.replace("width):", "size):")
+        assert len([one for one in editor.take_all() if one.evidence is Evidence.RENAME]) == 1, number
+    assert editor.text == text.replace("width", "size")
+    editor = Editor(text)
+    for _ in range(3):
+        editor.replace("width):", "size):")
+    editor.take_all()
+    assert editor.text == text.replace("width", "size")
+
+
+def test_what_was_refused_of_like_edits_is_not_offered_again_there() -> None:
+    editor = Editor("print(a.x)\nprint(b.x)\nprint(c.x)\nprint(d.x)\n")
+    for _ in range(2):
+        editor.replace("print", "log")
     first = editor.next()
     assert first is not None
     editor.edits.refused(editor.text, first.edit)
     second = editor.next()
     assert second is not None and second.edit.start > first.edit.start
-    editor.edits.refused(editor.text, second.edit)
-    assert editor.next() is None
 
 
 def test_a_rename_follows_its_declaration_when_lines_above_it_move() -> None:

@@ -36,6 +36,36 @@ FOLLOWS = {
 }  # fmt: skip
 TEXTS = {"python": PYTHON, "javascript": SCRIPT, "typescript": SCRIPT, "go": GO.replace("Width", "width")}
 
+JAVA = "package a.b;\n\npublic class Shape {\n  public int width() { return 1; }\n  private int depth;\n}\n"
+OF_CLASSES = {
+    "a method behind a variable": ("java", JAVA, "width", "src/main/java/a/b/Shape.java", "src/test/java/a/b/ShapeTest.java", "package a.b;\n\nclass ShapeTest {\n  int f(Shape s, Form o) { return s.‹width›() + o.width() + new Shape().‹width›() + width(); }\n}\n"),
+    "a method of an imported class": ("java", JAVA, "width", "java/a/b/Shape.java", "java/c/D.java", "package c;\n\nimport a.b.Shape;\n\nclass D {\n  private Shape s;\n  int f() { var t = new Shape(); return s.‹width›() + t.‹width›() + g().width(); }\n}\n"),
+    "another class of that name": ("java", JAVA, "width", "java/a/b/Shape.java", "java/c/D.java", "package c;\n\nimport x.Shape;\n\nclass D {\n  int f(Shape s) { return s.width(); }\n}\n"),
+    "another package": ("java", JAVA, "width", "java/a/b/Shape.java", "java/c/D.java", "package c;\n\nclass D {\n  int f(Shape s) { return s.width(); }\n}\n"),
+    "a method of a class that another import hides": ("java", JAVA, "width", "java/a/b/Shape.java", "java/a/b/D.java", "package a.b;\n\nimport x.Shape;\n\nclass D {\n  int f(Shape s) { return s.width(); }\n}\n"),
+    "a class of its own": ("java", JAVA, "width", "java/a/b/Shape.java", "java/a/b/D.java", "package a.b;\n\nclass D {\n  static class Shape { int width() { return 1; } }\n  int f(Shape s) { return s.width(); }\n}\n"),
+    "a class that comes from it": ("java", JAVA, "width", "java/a/b/Shape.java", "java/a/b/D.java", "package a.b;\n\nclass D extends Shape {\n  public int width() { return 2; }\n  int f(Shape s) { return s.width(); }\n}\n"),
+    "a class": ("java", JAVA, "Shape", "java/a/b/Shape.java", "java/c/D.java", "package c;\n\nimport a.b.‹Shape›;\n\nclass D extends ‹Shape› {\n  ‹Shape› f(x.Shape s) { return new ‹Shape›(); }\n}\n"),
+    "a class of the same package": ("java", JAVA, "Shape", "java/a/b/Shape.java", "java/a/b/D.java", "package a.b;\n\nclass D {\n  List<‹Shape›> f(int Shapes) { return ‹Shape›.of(); }\n}\n"),
+    "a class that another import hides": ("java", JAVA, "Shape", "java/a/b/Shape.java", "java/a/b/D.java", "package a.b;\n\nimport x.Shape;\n\nclass D {\n  Shape s;\n}\n"),
+    "a field of the package": ("go", "package p\n\ntype T struct {\n\twidth int\n}\n", "width", "p/a.go", "p/b.go", "package p\n\nfunc (t *T) f(u *U) int {\n\treturn t.‹width› + u.width\n}\n\nvar x = T{‹width›: 1}\n"),
+    "a method of another package's type": ("go", "package p\n\nfunc (t *T) width() {}\n", "width", "p/a.go", "q/b.go", "package q\n\nfunc (t *T) f() {\n\tt.width()\n}\n"),
+    "a type of a script": ("typescript", "export interface Shape { a: string }\n", "Shape", "src/shape.ts", "src/a.ts", "import type { ‹Shape› } from './shape';\nconst a: ‹Shape› = b as o.Shape;\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_CLASSES)
+def test_members_and_types_are_followed_where_the_class_is_certainly_theirs(name: str) -> None:
+    language, origin, old, path, other, marked = OF_CLASSES[name]
+    elsewhere = renamed(origin, language, old, "Fresh").elsewhere(path)
+    assert elsewhere is not None and elsewhere.token == old
+    text = marked.replace("‹", "").replace("›", "")
+    assert followed_in(elsewhere, other, text, language) == marked.replace(f"‹{old}›", "Fresh")
+
+
+def test_what_a_class_hides_leads_nowhere_else() -> None:
+    assert renamed(JAVA, "java", "depth", "Fresh").elsewhere("java/a/b/Shape.java") is None
+
 
 @pytest.mark.parametrize("name", FOLLOWS)
 def test_a_rename_is_followed_where_the_name_is_imported(name: str) -> None:

@@ -1,15 +1,16 @@
-"""When nothing is said, whatever the evidence: bad input, and any keys at all. And what a key costs in a file of 5,000 lines."""
+"""When nothing is said, whatever the evidence: bad input, and any keys at all. And what a key does in a file of 5,000 lines."""
 
 from __future__ import annotations
 
-import time
+import itertools
+import sys
 
 import pytest
-from context.typing_editor import Editor, applied, followed_in, parsed, parses_no_worse
-from foretype_context.edits.names import OCCURRENCES_MAX
-from foretype_context.edits.next_edit import SETTLED_S, Evidence, NextEdits
+from context.typing_editor import Editor, applied, followed_in, parses_no_worse
 from foretype_context.edits.offsets import byte_of, char_of
+from foretype_context.edits.walking import OCCURRENCES_MAX
 from foretype_context.text.document import Edit
+from foretype_eval.latency.next_edit_bench import RETYPED, retyped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,12 +77,6 @@ def test_nothing_comes_back_after_an_undo() -> None:
     assert editor.next() is None
 
 
-def test_a_name_that_is_still_typed_wants_more_quiet() -> None:
-    editor = Editor("def f(width):\n    return width\n")
-    editor.replace("width", "si")
-    assert editor.edits.settles_s(8) > editor.edits.settles_s(0) == SETTLED_S
-
-
 def test_a_variable_that_has_got_another_value_is_another() -> None:
     editor = Editor("const original = [1, 2, 3];\nuse(original);\n", "javascript")
     editor.replace("original", "program")
@@ -89,11 +84,13 @@ def test_a_variable_that_has_got_another_value_is_another() -> None:
     assert editor.next() is None
 
 
-def test_an_accepted_rename_is_no_example_of_anything_else() -> None:
-    editor = Editor("def f(width):\n    g(width)\n    h(width)\n\n\ndef k(o):\n    g(o.width)\n    g(width)\n")
-    editor.replace("width", "size")
-    assert {one.evidence for one in editor.take_all()} == {Evidence.RENAME}
-    assert editor.text.endswith("    g(o.width)\n    g(width)\n")
+def test_what_was_accepted_from_elsewhere_is_no_example() -> None:
+    for accepted in (True, False):
+        editor = Editor("x.old(a)\nx.old(b)\nx.old(c)\n")
+        for line in range(2):
+            at = editor.text.index("old", 9 * line)
+            editor.change(Edit(at, at + 3, "new"), accepted=accepted)
+        assert (editor.next() is None) is accepted
 
 
 _TEXTS = {
@@ -139,35 +136,18 @@ def test_whatever_is_typed_what_is_offered_parses_no_worse(
         followed_in(editor.elsewhere("pkg/a"), "pkg/b", _TEXTS[language], language)
 
 
-def _file(lines: int, calls: int) -> str:
-    parts = ["def area(width, height):\n    return width * height\n\n\n"]
-    for index in range((lines - 4) // 6):
-        name = "area" if index < calls else "other"
-        parts.append(
-            f"def f{index}(a, b):\n    total = a + b\n    x = {name}(total, {index})\n    return old.call(x)\n\n\n"
-        )
-    return "".join(parts)
-
-
-@pytest.mark.parametrize(
-    ("what", "old", "new"),
-    [("a rename", "area", "surface"), ("parameters", "width, height", "height, width"), ("a local", "total", "sum_of")],
-)
-def test_a_key_in_5_000_lines_costs_at_most_20_ms(what: str, old: str, new: str) -> None:
-    text = _file(5_000, 280)
-    engine = NextEdits("python", text)
-    spent: list[float] = []
-    one = None
-    for index, edit in enumerate(typed(text.index(old), old, new)):
-        before, _ = parsed(text, "python")
-        text = applied(text, edit)
-        tree, source = parsed(text, "python")
-        start = time.process_time()
-        engine.changed([edit], text, float(index), root=before.root_node)
-        one = engine.next(text, tree.root_node, source, edit.start, index + 1.0, lambda _: True)
-        spent.append(1_000 * (time.process_time() - start))
-    assert one is not None
-    spent.sort()
-    p99 = spent[min(len(spent) - 1, int(len(spent) * 0.99))]
-    print(f"{what}: p50 {spent[len(spent) // 2]:.1f} ms, p99 {p99:.1f} ms")
-    assert p99 <= 20
+@pytest.mark.parametrize("what", RETYPED)
+def test_a_key_in_5_000_lines_is_followed_within_a_bounded_number_of_steps(what: str) -> None:
+    """Calls and not milliseconds, which `foretype bench latency` tells (aim: 20): a machine may be as busy as it likes."""
+    calls = itertools.count()
+    sys.setprofile(lambda _frame, event, _arg: next(calls) if event in {"call", "c_call"} else None)
+    try:
+        answers = list(retyped(*RETYPED[what], clock=lambda: next(calls)))
+    finally:
+        sys.setprofile(None)
+    assert answers[-1][0] is not None
+    assert (
+        max(counted for _, counted in answers) < 100_000
+    )  # 8,000 to 63,000; each of 280 calls looked at from each would be millions
+    spent_ms = sorted(1_000 * spent_s for _, spent_s in retyped(*RETYPED[what]))
+    print(f"{what}: p50 {spent_ms[len(spent_ms) // 2]:.1f} ms, p99 {spent_ms[-1]:.1f} ms")

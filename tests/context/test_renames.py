@@ -7,8 +7,8 @@ import re
 import pytest
 from foretype_context.edits.bursts import Bursts
 from foretype_context.edits.name_rules import RULES
-from foretype_context.edits.names import OCCURRENCES_MAX
 from foretype_context.edits.renames import Rename, is_free, rename_in, sites_of
+from foretype_context.edits.walking import OCCURRENCES_MAX
 from foretype_context.syntax.languages import LANGUAGES
 from foretype_context.syntax.parsing import parse_bounded
 from foretype_context.text.document import Edit
@@ -69,10 +69,28 @@ FOLLOWS = {
     "typescript-parameter": ("typescript", "function f(«width»: number, o?: {width: number}): number { return o.width + ‹width›; }\n"),
     "typescriptreact-attribute": ("typescriptreact", "function F(«width»: number) { return <div width={‹width›}>{‹width›} width</div>; }\n"),
     "go-parameter": ("go", "package p\n\nfunc f(«width» int) int {\n\tif width := 3; width > 0 {\n\t\treturn width\n\t}\n\treturn ‹width› + s.width\n}\n"),
+    "go-loop": ("go", "package p\n\nfunc f(ws []int) {\n\tfor _, «width» := range ws {\n\t\tg(‹width›)\n\t}\n}\n"),
+    "go-loop over what is called so": ("go", "package p\n\nfunc f(«width» []int) {\n\tfor _, width := range ‹width› {\n\t\tg(width)\n\t}\n}\n"),
+    "go-loop that sets it": ("go", "package p\n\nfunc f(ws []int) {\n\t«width» := g()\n\tfor _, ‹width› = range ws {\n\t\tg(‹width›)\n\t}\n}\n"),
+    "go-value in a literal": ("go", "package p\n\nfunc f(«width» int) []int {\n\treturn []int{‹width›, T{a: ‹width›}.b}\n}\n"),
+    "rust-loop over what is called so": ("rust", "fn f(«width»: Vec<u8>) { for width in ‹width›.iter() { g(width); } }\n"),
     "go-local": ("go", "package p\n\nfunc f() int {\n\t«width», err := g()\n\tgo func() { h(‹width›) }()\n\treturn ‹width›\n}\n"),
     "java-parameter": ("java", "class A { int width; int f(int «width») { this.width = ‹width›; return g(s -> s + ‹width›) + width(); } }\n"),
+    "java-parameter of a field's name": ("java", "class A { int width; void setWidth(int «width») { this.width = ‹width›; } }\n"),
+    "python-parameter of a member's name": ("python", "class A:\n    width = 1\n\n    def f(self, «width»):\n        return ‹width›\n"),
+    "python-one of another function's name": ("python", "def g(width):\n    def width():\n        pass\n\n\ndef f(«width»):\n    return ‹width›\n\n\nh = lambda width: width\n"),
     "java-loop": ("java", "class A { void f() { for (int «width» = 0; ‹width› < 3; ‹width›++) { g(‹width›); } } }\n"),
     "rust-parameter": ("rust", "fn f(«width»: usize) -> usize { let c = |x| x + ‹width›; s.width + c(‹width›) }\n"),
+    "rust-type": ("rust", "pub struct «width» { a: u8 }\nimpl ‹width› { fn new() -> ‹width› { ‹width› { a: 1 } } }\nfn f(w: &‹width›) { ‹width›::new(); o.width(); }\n"),
+    "rust-a module of a variable's name": ("rust", "fn f(«width»: usize) { width::g(‹width›); }\n"),
+    "typescript-interface": ("typescript", "export interface «width» { width: ‹width›; a: o.width }\nfunction f(a: ‹width›[], b: Map<string, ‹width›>): ‹width› | null { return a as ‹width›; }\n"),
+    "typescript-alias": ("typescript", "type «width» = 'a' | 'b';\nclass A implements B<‹width›> { c: ‹width›; }\n"),
+    "typescript-class": ("typescript", "class «width» { static a(): ‹width› { return new ‹width›(); } }\nclass B extends ‹width› {}\nconst c: typeof ‹width› = ‹width›;\n"),
+    "typescript-class of a function": ("typescript", "function f() { class «width» {} return new ‹width›(); }\nnew width();\n"),
+    "java-class": ("java", "class «width» { ‹width›(int a) {} static ‹width› of() { return new ‹width›(1); } int width() { return width(); } }\nclass B extends ‹width› { ‹width›.C c = ‹width›.of(); List<‹width›> d; Class e = ‹width›.class; }\n"),
+    "java-class inside": ("java", "class A { static class «width» { ‹width›() {} } ‹width› a = new ‹width›(); b.width c; }\n"),
+    "rust-macros": ("rust", 'fn f(«width»: usize) { println!("{}", ‹width›, width = 1); assert_eq!(g(‹width›), o.width + [‹width›, width::a]); vec![T { width: ‹width› }]; }\n'),
+    "rust-type in a macro": ("rust", "struct «width»;\nfn f() { assert!(‹width›::new(x) == o::width); }\n"),
     "rust-local": ("rust", "fn f(a: usize) -> usize { let mut «width» = a; ‹width› += 1; ‹width› }\n"),
 }  # fmt: skip
 
@@ -85,7 +103,22 @@ def test_references_follow_their_declaration_and_nothing_else_does(name: str) ->
 
 
 SILENT = {
-    "an attribute, whose owner nobody knows": ("python", "class A:\n    def «width»(self):\n        return self.width()\n"),
+    "its value is another of that name": ("python", "def f():\n    «width» = width(1)\n    return width\n"),
+    "its value is another of that name, too": ("java", "class A { void f() { T «width» = width.g(); h(width); } }\n"),
+    "a type parameter": ("typescript", "class «width» {}\nfunction f<width>(a: width) { return a; }\n"),
+    "a type parameter, too": ("java", "class «width» { <width> width f(width a) { return a; } }\n"),
+    "used before it is there": ("javascript", "function f() { g(width); var «width» = 1; return width; }\n"),
+    "a module has it too": ("python", "width = 1\n\n\ndef f(«width»):\n    return width\n"),
+    "an import has it too": ("python", "from a import width\n\n\ndef f(«width»):\n    return width\n"),
+    "another function around has it too": ("python", "def f(width):\n    return [width for «width» in g(width) if width]\n"),
+    "a function beside has that name": ("python", "class A:\n    def f(self, «width»):\n        return width\n\n\ndef width():\n    pass\n"),
+    "a constant above has it too": ("typescript", "const width = q('width');\nexport const f = ws.find((«width») => ws.includes(width.type));\n"),
+    "a variable of the function above has it too": ("javascript", "function f() { { var width = 1; } return g((«width») => width); }\n"),
+    "something imported has it too": ("javascript", "import { width } from 'a';\nfunction f(«width») { return width; }\n"),
+    "a package has it too": ("go", "package p\n\nimport \"a/width\"\n\nfunc f(«width» int) int {\n\treturn g(width)\n}\n"),
+    "a function of the file has it too": ("go", "package p\n\nfunc width() int { return 1 }\n\nfunc f(«width» int) int {\n\treturn g(width)\n}\n"),
+    "a lambda's in a method that has it too": ("java", "class A { int f(int width) { return g(«width» -> width + 1); } }\n"),
+    "a closure's in a function that has it too": ("rust", "fn f(width: usize) -> usize { g(|«width»| width + 1) }\n"),
     "a use, not a declaration": ("python", "def f(width):\n    g(«width»)\n    h(width)\n"),
     "declared twice": ("python", "def f(a):\n    «width» = a\n    print(width)\n    width = 2\n"),
     "global": ("python", "«width» = 1\ndef f():\n    global width\n    width = 2\n"),
@@ -97,7 +130,10 @@ SILENT = {
     "imported": ("javascript", "import { a as «width» } from 'b';\nf(width);\n"),
     "no declaration": ("javascript", "for («width» of xs) { f(width); }\n"),
     "keys of a composite literal": ("go", "package p\n\nfunc f(«width» int) T {\n\treturn T{width: width}\n}\n"),
-    "a macro's tokens": ("rust", 'fn f(«width»: usize) { println!("{}", width); }\n'),
+    "a macro's tokens": ("rust", 'fn f(«width»: usize) { html!("{}", width); }\n'),
+    "a macro's tokens that may declare it": ("rust", "fn f(«width»: usize) { vec![g(|width| width)]; width; }\n"),
+    "a macro's key that may be a variable": ("rust", "fn f(«width»: usize) { vec![T { width }]; width; }\n"),
+    "a macro that is written here": ("rust", "macro_rules! m { () => { width } }\nfn f(«width»: usize) { width; }\n"),
     "two variables of one name": ("rust", "fn f(a: usize) -> usize { let «width» = a; let width = width + 1; width }\n"),
     "a language without rules": ("ruby", "def f(«width»)\n  width + 1\nend\n"),
 }  # fmt: skip
@@ -138,6 +174,7 @@ def test_a_file_that_does_not_parse_is_right_or_silent() -> None:
         ("count = 1", Edit(0, 5, "total"), Rename("count", "total", 0)),
         ("a_count = 1", Edit(2, 2, "b_"), Rename("a_count", "a_b_count", 0)),
         ("count = 1", Edit(0, 5, ""), None),
+        ("count = 1", Edit(0, 5, "_"), None),
         ("count = 1", Edit(5, 5, " x"), None),
         ("count = 1", Edit(8, 9, "2"), None),
         ("f(a)", Edit(2, 3, "a, b"), None),

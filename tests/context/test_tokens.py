@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import sysconfig
 from hashlib import blake2b
 from pathlib import Path
@@ -9,6 +11,8 @@ from foretype_context.errors import TokenizerError, UnknownControlError
 from foretype_context.prompt.templates import GRAMMARS, grammar
 from foretype_context.text.strings import well_formed
 from foretype_context.tokens.tokenizer import (
+    CONVERTED,
+    PROBE,
     CutRule,
     StreamDecoder,
     cut_points,
@@ -46,6 +50,33 @@ def test_pieces_join_to_the_ids_of_the_whole(name: str, text: str) -> None:
     joined = [found for piece in pieces for found in tokenizer.encode(piece)]
     assert joined == tokenizer.encode(text)
     assert tokenizer.count(text) == len(joined)
+
+
+def test_the_shipped_tokenizer_is_converted_on_no_users_machine_and_says_what_its_own_library_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = SHIPPED.read_bytes()
+    shipped = tokenizer_from_bytes(file)
+    assert shipped.digest in CONVERTED, "another tokenizer ships: check it here, and put its digest there"
+    monkeypatch.setattr("foretype_context.tokens.tokenizer.CONVERTED", frozenset[str]())
+    checked, own = tokenizer_from_bytes(file), tokenizer_from_bytes(file, convert=False)
+    assert type(shipped) is type(checked) is not type(own)
+    assert (shipped.cut_rule, shipped.digest, shipped.controls()) == (checked.cut_rule, checked.digest, own.controls())
+    assert [shipped.control(token) for token in own.controls()] == [own.control(token) for token in own.controls()]
+    for text in (PROBE, *ATOMS, *real_files(40)):
+        assert shipped.encode(text) == own.encode(text)
+        assert shipped.decode(own.encode(text)) == own.decode(own.encode(text))
+
+
+def test_the_shipped_tokenizer_is_loaded_without_the_library_that_it_was_compared_with() -> None:
+    script = (
+        "import sys; from pathlib import Path; from foretype_context.tokens.tokenizer import load_tokenizer\n"
+        "print(load_tokenizer(Path(sys.argv[1])).encode('def f'), 'tokenizers' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script, SHIPPED], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.endswith("False\n")
 
 
 @pytest.mark.parametrize("name", [*EVERY, "shipped"])

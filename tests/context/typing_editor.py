@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretype_context.edits.elsewhere import Elsewhere
-from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEdits
+from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEditRules
 from foretype_context.syntax.parsing import parse_bounded
 from foretype_context.text.document import Edit
 from tree_sitter import Tree
@@ -29,7 +29,7 @@ def parses_no_worse(text: str, edit: Edit, language: str) -> bool:
 class Editor:
     def __init__(self, text: str, language: str = "python") -> None:
         self.text, self.language = text, language
-        self.edits = NextEdits(language, text)
+        self.edits = NextEditRules(language, text)
         self.now_s = 0.0
 
     def change(self, *edits: Edit, accepted: bool = False, pause_s: float = 0.1) -> None:

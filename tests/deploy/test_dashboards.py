@@ -23,7 +23,7 @@ from foretype_backend.fleet.routing.speculation import SpeculationPolicy
 from foretype_backend.fleet.statistics import Agreement, PoolStatistics
 from foretype_backend.fleet.warmups import WarmStatistics
 from foretype_backend.operations.metrics import Metrics
-from foretype_backend.operations.objectives import Kept
+from foretype_backend.operations.objectives import PromiseOutcome
 from foretype_backend.operations.stages import STAGES
 from foretype_wire.messages import RequestClass
 
@@ -51,7 +51,7 @@ OTHERS = {
 LABELS = {
     "class": {*RequestClass, "fim"},
     "reason": set(Reason),
-    "outcome": {"accepted", "read", "glimpsed", *Kept},
+    "outcome": {"accepted", "read", "glimpsed", *PromiseOutcome},
     "instance": None,
     "stage": set(STAGES),
     "standing": set(ReplicaStanding),

@@ -104,7 +104,9 @@ def probed(bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=probed.RESERVE_S + 1.5, own=None, only="")
+    args = probed.argparse.Namespace(
+        json=tmp_path / "out.json", seconds=probed.RESERVE_S + 1.5, own=None, only="", profiles=False
+    )
     monkeypatch.setattr(probed, "share_of", lambda left, *_: left)
     result: dict[str, Any] = {"gpu": False, "rows": {}}
     probed._measure_all(args, result, tmp_path, time.monotonic())
@@ -128,7 +130,7 @@ def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
 def test_a_run_that_is_ended_has_written_what_it_had(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None, only="")
+    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None, only="", profiles=False)
 
     class Ended(subprocess.Popen[bytes]):
         def communicate(self, *given: Any, **options: Any) -> Any:

@@ -61,9 +61,9 @@ def test_an_object_of_a_kind_or_with_a_field_that_nobody_knows_is_refused(overla
             wrong["spec"]["noSuchField"] = 1
             with pytest.raises(Invalid):
                 check_object(wrong, VERSIONS[-1])
-    scaled = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "x"}, "spec": {}}
+    unknown = {"apiVersion": "example.com/v1", "kind": "ScaledObject", "metadata": {"name": "x"}, "spec": {}}
     with pytest.raises(Invalid, match="no schema"):
-        check_object(scaled, VERSIONS[-1])
+        check_object(unknown, VERSIONS[-1])
 
 
 def test_no_pod_has_a_right_that_it_does_not_need(overlay: str) -> None:
@@ -198,8 +198,15 @@ def test_the_gateways_file_fits_the_pods_and_can_be_used(overlay: str, tmp_path:
     hosts = {rule["host"] for one in objects if one["kind"] == "Ingress" for rule in one["spec"]["rules"]}
     assert hosts <= set(config.gateway.hosts)
     vllm = the(objects, "StatefulSet", "foretype-vllm")["spec"]
-    names = [f"http://foretype-vllm-{n}.foretype-vllm:8000/v1" for n in range(vllm["replicas"])]
-    assert list(config.pool.fast.replicas) == names
+    scaled = [one["spec"] for one in objects if one["kind"] == "ScaledObject"]
+    discovery = config.pool.fast.discovery
+    if scaled:
+        assert discovery is not None and (discovery.source, discovery.port) == ("dns", 8000)
+        assert discovery.name == f"{vllm['serviceName']}.foretype.svc.cluster.local"
+        assert "replicas" not in vllm, "a number in the file would take away what the autoscaler added"
+    else:
+        names = [f"http://foretype-vllm-{n}.foretype-vllm:8000/v1" for n in range(vllm["replicas"])]
+        assert list(config.pool.fast.replicas) == names
 
     # The same file with the mounts somewhere else: the command has nothing to say against it.
     mounts = {mount["mountPath"]: mount["name"] for mount in gateway["volumeMounts"]}

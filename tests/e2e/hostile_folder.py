@@ -137,7 +137,7 @@ def plain_git(folder: Path, *arguments: str, check=True, given=b"") -> str:
         "GIT_TERMINAL_PROMPT": "0",
     }
     command = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.org", *arguments]
-    done = subprocess.run(command, capture_output=True, check=check, env=environment, input=given, timeout=30)
+    done = subprocess.run(command, capture_output=True, check=check, env=environment, input=given, timeout=300)
     return done.stdout.decode()
 
 

@@ -18,7 +18,7 @@ from pytest_lsp.client import make_test_lsp_client
 
 URI = "file:///w/a.py"
 SOURCE = "def f(a):\n    x = 1\n    return x\n"
-DEADLINE_S = 45.0
+DEADLINE_S = 300.0
 STATUS, DID_CHANGE_STATUS = "foretype/status", "foretype/didChangeStatus"
 INLINE = "textDocument/inlineCompletion"
 ACCEPT = "foretype.didAcceptCompletionItem"
@@ -47,11 +47,16 @@ def server_command(*arguments, log=None):
 
 
 class GatewayProcess:
-    """A gateway on a port of its own; `ready` when the constructor returns."""
+    """A gateway on a port of its own; `ready` when the constructor returns.
+
+    `engine` is `scripted`, `embedded`, or "" where `more` says all.
+    """
 
     def __init__(self, folder: Path, *, engine="scripted", decode_s=0.0, prefill_s=0.0, port=0, options=(), more=""):
         profile = folder / "gateway.toml"
-        text = SCRIPTED.format(decode_s=decode_s, prefill_s=prefill_s) if engine == "scripted" else EMBEDDED
+        text = {"scripted": SCRIPTED.format(decode_s=decode_s, prefill_s=prefill_s), "embedded": EMBEDDED}.get(
+            engine, ""
+        )
         profile.write_text(text + more)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "foretype_backend", "serve", "--profile", profile, "--port", str(port), *options],

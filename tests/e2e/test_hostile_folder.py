@@ -70,10 +70,19 @@ async def opened_in_an_editor(trap: Trap, tmp_path: Path, gateway: str) -> None:
         await client.stop()
 
 
+async def test_nothing_of_a_folder_is_executed_by_an_editor_and_a_command(tmp_path: Path) -> None:
+    trap = Trap(tmp_path / "made", "plain")
+    async with keeping() as kept:
+        await opened_in_an_editor(trap, tmp_path, kept.url)
+        code, said = await command(trap, tmp_path, "doctor", "--gateway", kept.url, programs=True)
+        assert trap.sprung() == [], (code, said)
+    trap.spring()
+    assert "remote.origin.url" in trap.sprung(), "the trap is not set"
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "shape", [pytest.param(one, marks=[] if one == "plain" else [pytest.mark.slow]) for one in SHAPES]
-)
+@pytest.mark.parametrize("shape", SHAPES)
 async def test_nothing_of_an_opened_folder_is_executed(tmp_path: Path, shape: str) -> None:
     trap = Trap(tmp_path / "made", shape)
     place = f"{trap.file}:5:25"

@@ -33,7 +33,7 @@ async def foretype(folder: Path, *arguments: str) -> tuple[int | None, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    said, _ = await asyncio.wait_for(process.communicate(), 300)
     return process.returncode, said.decode()
 
 

@@ -31,7 +31,7 @@ async def test_who_opted_in_is_asked_in_a_pause_and_the_answer_is_kept_with_thei
             for _ in range(200):
                 assert await it.suggestion(4, 11) is not None
             assert not asked.done()
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(300):
                 question = await asked
             assert "instant" in question.message and [one.title for one in question.actions] == ["Yes", "Mostly", "No"]
             row = await _kept(events)
@@ -43,7 +43,7 @@ async def test_who_opted_in_is_asked_in_a_pause_and_the_answer_is_kept_with_thei
 async def _kept(path):
     store = await Store.open_to_read(str(path))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while True:
                 async with store.reading() as connection:
                     rows = (await connection.execute(text("SELECT * FROM events WHERE kind = 'feel'"))).all()

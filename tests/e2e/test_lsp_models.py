@@ -31,7 +31,7 @@ def state(tmp_path):
     try:
         gateway = psutil.Process(json.loads((folder / "gateway.json").read_text())["pid"])
         gateway.terminate()
-        gateway.wait(30)
+        gateway.wait(300)
     except psutil.NoSuchProcess:
         pass
 
@@ -78,6 +78,7 @@ async def test_an_editor_lists_models_and_takes_one_while_its_user_types(tmp_pat
             assert answered > 10
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_what_cannot_be_taken_is_one_sentence_and_suggestions_go_on(tmp_path, state):
     async with at_work(tmp_path, state) as it:
@@ -91,6 +92,7 @@ async def test_what_cannot_be_taken_is_one_sentence_and_suggestions_go_on(tmp_pa
         assert await it.suggestion(1, 9, kind=1) is not None
 
 
+@pytest.mark.slow  # each by itself: tests/models/test_use_choose.py
 @pytest.mark.timeout(400)
 async def test_every_server_and_file_that_does_not_fit_is_one_sentence_and_suggestions_go_on(
     tmp_path, state, monkeypatch
@@ -141,22 +143,20 @@ class Trouble(NamedTuple):
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
-PATIENT = (
-    pytest.mark.slow,
-)  # 25 s of pauses between attempts, which tests/models/test_use_download.py has without waiting
+PATIENT = (pytest.mark.slow,)  # each without an editor, and without waiting: tests/models/test_use_download.py
 TROUBLES = {
     "no network": Trouble(
         r"127\.0\.0\.1.* cannot be reached.*check the network", url="http://127.0.0.1:9/file.gguf", marks=PATIENT
     ),
     "a page to log in": Trouble(
-        "a web page came in place of the file", b"<html>Welcome</html>", content_type="text/html"
+        "a web page came in place of the file", b"<html>Welcome</html>", content_type="text/html", marks=PATIENT
     ),
     "half a file": Trouble(
         r"cannot be reached.*stay, and the next attempt goes on", breaks_after=(1_000_000, *[0] * 20), marks=PATIENT
     ),
-    "too large for memory": Trouble("take a smaller one", announced_bytes=900_000_000_000),
+    "too large for memory": Trouble("take a smaller one", announced_bytes=900_000_000_000, marks=PATIENT),
     "a full disk": Trouble("MB free and .* needs .*; make room", data="small"),
-    "nothing may be written": Trouble("cannot be written to", data="file/data"),
+    "nothing may be written": Trouble("cannot be written to", data="file/data", marks=PATIENT),
 }
 
 

@@ -85,7 +85,7 @@ async def test_a_rename_is_followed_in_its_file_and_then_in_the_folder_and_the_s
 async def _kept(path, kind, many):
     store = await Store.open_to_read(str(path))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while True:
                 async with store.reading() as connection:
                     question = text("SELECT * FROM events WHERE kind = :kind ORDER BY seq")

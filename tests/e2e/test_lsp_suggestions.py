@@ -170,15 +170,13 @@ async def test_with_popup_the_same_suggestion_is_an_item_of_the_completion_menu(
         assert (await it.answer(2))["error"]["code"] == -32601
 
 
-@pytest.mark.parametrize(
-    "uri",
-    ["untitled:Untitled-1", "vscode-notebook-cell:/w/a.ipynb#W0sZmlsZQ%3D%3D", "vscode-remote://ssh-remote+box/w/a.py"],
-)
-async def test_documents_that_are_on_no_disk_are_completed_too(served, tmp_path, uri):
+async def test_documents_that_are_on_no_disk_are_completed_too(served, tmp_path):
+    notebook, remote = "vscode-notebook-cell:/w/a.ipynb#W0sZmlsZQ%3D%3D", "vscode-remote://ssh-remote+box/w/a.py"
     async with editor(tmp_path, "--gateway", served.url, folders=[tmp_path]) as it:
-        it.open(SOURCE, uri=uri)
-        assert (await it.suggestion(4, 11, uri=uri)).insert_text == "return return  # scripted"
-        assert it.client.messages == []
+        for uri in ("untitled:Untitled-1", notebook, remote):
+            it.open(SOURCE, uri=uri)
+            assert (await it.suggestion(4, 11, uri=uri)).insert_text == "return return  # scripted", uri
+            assert it.client.messages == [], uri
 
 
 async def test_strings_are_left_alone_unless_the_option_says_otherwise(served, tmp_path):
@@ -190,6 +188,6 @@ async def test_strings_are_left_alone_unless_the_option_says_otherwise(served, t
         settings = {"foretype": {"inStrings": {"python": True}}}
         it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
         await it.until("ready")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while await it.suggestion(0, 11) is None:  # noqa: ASYNC110 - another client takes over
                 await asyncio.sleep(0.05)

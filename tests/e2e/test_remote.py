@@ -137,7 +137,7 @@ async def test_the_server_of_another_user_reads_their_files_and_completes_over(o
         (item,) = (await editor.answer(1))["result"]["items"]
         assert item["insertText"].startswith("result = ")
         # What nobody else may read is indexed, and the gateway is theirs.
-        for asked in range(2, 500):
+        for asked in range(2, 3_000):
             editor.send(id=asked, method="foretype/status", params={})
             if "work: 2 definitions, ready" in (said := (await editor.answer(asked))["result"]["index"]):
                 break

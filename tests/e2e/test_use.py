@@ -30,7 +30,7 @@ from models.file_server import FileServer
 from models.file_server import serving as serving_file
 from models.model_server import ModelServer, fills_holes, llama_cpp, serving
 
-TIMEOUT_S = 110
+TIMEOUT_S = 300
 CONTROLS = (
     "<|endoftext|>",
     "<|fim_prefix|>",
@@ -54,7 +54,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
     try:
         pid = json.loads((folder / "gateway.json").read_text())["pid"]
         (folder / "gateway.json").unlink()  # nobody finds it any more: it ends by itself
-        psutil.Process(pid).wait(30)
+        psutil.Process(pid).wait(300)
     except (FileNotFoundError, psutil.NoSuchProcess):
         pass
 
@@ -118,7 +118,7 @@ async def complete(client: Client, uri: str = "file:///w/a.py") -> Any:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -322,4 +322,6 @@ def test_a_choice_whose_file_has_gone_is_told_and_can_be_undone(state: Path, tin
     assert re.search(
         r"error: engine.model: .*gone\.gguf: no such file; .*; or choose another model: `foretype use`\n$", done.stderr
     )
-    assert use("shipped", "--state-dir", state).returncode == 0
+    undone = use("shipped", "--state-dir", state)
+    assert undone.returncode == 0 and "from their next start on" in in_one(undone.stdout)
+    assert "undoes it" not in undone.stdout, "there is nothing to undo"

@@ -280,9 +280,9 @@ def test_guardrails_stop_fewer_experiments_without_a_difference_than_they_may() 
 
 
 def test_false_positives_stay_below_alpha_under_daily_peeking_and_plain_tests_do_not() -> None:
-    result = simulate(World(), experiments=1000, lifts=(0.0,))
+    result = simulate(World(), experiments=400, lifts=(0.0,))
     for row in result["table"]:
-        assert 0.01 <= row["verdict_daily"] <= 0.045, row["design"]  # 3.4 and 2.4 %: a seed, so always the same
+        assert 0.01 <= row["verdict_daily"] <= 0.045, row["design"]  # 2.8 and 2.3 %: a seed, so always the same
         assert row["plain_daily"] > 0.08
     found = {row["design"]: row["verdict_daily"] for row in simulate(World(), experiments=60, lifts=(0.2,))["table"]}
     assert found["switchback"] > 0.95 > found["between"]

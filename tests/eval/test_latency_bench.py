@@ -13,7 +13,7 @@ from foretype_eval.errors import LspGoneError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.latency.cli import run_latency
 from foretype_eval.latency.lsp_client import LspClient
-from foretype_eval.latency.options import Counts, Figures, LatencyOptions
+from foretype_eval.latency.options import Counts, LatencyFigures, LatencyOptions
 from foretype_eval.latency.report import report
 from typer.testing import CliRunner
 
@@ -27,6 +27,7 @@ TINY = Counts(
     typethrough=4,
     shown=2,
     didchange=3,
+    next_edit=4,
     starts=0,
 )
 
@@ -44,6 +45,7 @@ async def test_every_row_is_measured_through_real_processes(tmp_path: Path) -> N
         "warm_ttft": 5,
         "cold_ttft": 2,
         "didchange": 3,
+        "next_edit": 4,
         "overhead": 5,
         "shown": 2,
     }.items():
@@ -58,13 +60,13 @@ async def test_every_row_is_measured_through_real_processes(tmp_path: Path) -> N
     assert 5_400 <= result["facts"]["prompt_tokens_6000"]["min"]
     assert result["cached_share"]["warm"] > 0.9 > result["cached_share"]["cold"]
     assert result["facts"]["engine_running_after"] == 0
-    assert {"prompts", "prompts_6000", "type-through", "changes"} <= steps
+    assert {"prompts", "prompts_6000", "type-through", "changes", "next edits"} <= steps
     json.dumps(result)
 
 
 def test_an_empty_bench_still_has_every_key_of_the_contract() -> None:
     profile = Profile(model="m", grammar="foretype-1", tokenizer_digest="0")
-    result = report(Figures(), LatencyOptions(), profile)
+    result = report(LatencyFigures(), LatencyOptions(), profile)
     empty = {"n": 0, "p50": None, "p95": None, "p99": None}
     for name in (
         "typethrough",
@@ -73,6 +75,7 @@ def test_an_empty_bench_still_has_every_key_of_the_contract() -> None:
         "shown",
         "overhead",
         "didchange",
+        "next_edit",
         "start_to_first_suggestion",
     ):
         assert result[f"{name}_ms"] == empty

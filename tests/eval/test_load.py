@@ -97,7 +97,7 @@ async def test_the_thin_websocket_speaks_with_a_real_server(size: int) -> None:
         payloads = [bytes([n]) * size for n in (1, 2)]
         for payload in payloads:
             connection.send(payload)
-        assert [await asyncio.wait_for(got.get(), 10) for _ in payloads] == payloads
+        assert [await asyncio.wait_for(got.get(), 60) for _ in payloads] == payloads
         connection.close()
 
 
@@ -167,6 +167,12 @@ def _hostile(found: dict[str, Any]) -> None:
     assert found["beside"][0]["first_texts"] > 0 and set(found["resident_mib"]) == {"before", "most", "after"}
 
 
+def _workers(found: dict[str, Any]) -> None:
+    costs = found["cpu_ms_per_request"]
+    assert found["workers"] == 2 and len(costs["one"]) == len(costs["several"]) == 1
+    assert costs["several"][0] > 0 and found["by_one"] > 0.2, "the workers are the parent's children, and are counted"
+
+
 REPORTS = {
     "overload": _overload,
     "fairness": _fairness,
@@ -174,6 +180,7 @@ REPORTS = {
     "churn": _churn,
     "rolling": _rolling,
     "hostile": _hostile,
+    "workers": _workers,
 }
 
 

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.edit_model_support import edit_model
+from e2e.lsp_support import gateway
 from eval.git_repo import git
+from foretype_context.edits.followed import applied
 from foretype_context.text.document import Edit
 from foretype_eval.cli import app
 from foretype_eval.next_edit.changes import edits_between, leads_to
 from foretype_eval.next_edit.named_changes import met, renames, signatures
-from foretype_eval.next_edit.tally import Tally, figures
+from foretype_eval.next_edit.tally import ClusterTally, figures
 from foretype_eval.replay.edit_events import Changed
 from foretype_eval.replay.edit_recording import load_recording
-from foretype_lsp.next_edit.followed import applied
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -91,7 +93,7 @@ def test_an_edit_is_right_that_is_a_step_on_a_shortest_way(edit: Edit, wanted: s
 
 
 def test_nothing_wrong_in_few_keys_is_no_certainty() -> None:
-    row = figures([Tally("a", opportunities=2, met=1, keys=1000, right={"rename": 1})])
+    row = figures([ClusterTally("a", opportunities=2, met=1, keys=1000, right={"rename": 1})])
     assert (row["precision"], row["recall"], row["wrong_per_1000_keys"]) == (1.0, 0.5, 0.0)
     assert row["ci"]["precision"] == [0.025, 1.0] and row["ci"]["wrong_per_1000_keys"] == [0.0, 3.69]
     assert row["by_evidence"]["rename"]["shown"] == 1
@@ -228,6 +230,15 @@ def test_a_range_and_other_endings_can_be_asked_for(repo: Path) -> None:
     assert done.exit_code == 2 and "--suffix" in done.output
 
 
+def test_commits_may_be_chosen_for_what_they_contain(repo: Path) -> None:
+    found = run("--repo", str(repo), "--holding", "rename", "--holding", "signature")
+    assert (found["commits"], found["searched"], found["renames"]["opportunities"]) == (1, 3, 2)
+    done = CliRunner().invoke(app, ["next-edit", "--repo", str(repo), "--holding", "signature"])
+    assert done.exit_code == 2 and "--holding signature: none of 3 commits contains one; raise --commits" in " ".join(
+        done.output.split()
+    )
+
+
 # What cannot be used
 
 
@@ -261,3 +272,51 @@ def test_what_cannot_be_used_is_told_in_one_sentence_with_field_and_remedy(
     done = CliRunner().invoke(app, ["next-edit", *BROKEN[message].split(), "--json"])
     assert done.exit_code == 2 and not done.stdout
     assert message in done.stderr and "Traceback" not in done.stderr
+
+
+LIMITS = "limit = 1\nleast = 2\n\n\ndef fits(size):\n    return size < limit\n"
+
+
+def raised(window: str) -> str:
+    """What a model says that knows how this developer goes on."""
+    return window.replace("least = 2\n", "least = 20\n") if "limit = 10" in window else window
+
+
+def test_a_gateways_model_is_asked_where_the_rules_are_silent_and_its_part_is_told(tmp_path: Path) -> None:
+    at = LIMITS.index("2") + 1
+    steps = [(1.0, (9, 9, "0")), (9.0, (at + 1, at + 1, "0")), (20.0, (0, 0, "# all\n"))]
+    file = recording(tmp_path / "s.json", steps, LIMITS)
+    with edit_model(raised) as model:
+        found = run("--cases", str(file), "--engine", "model", "--gateway", model.url)
+    assert (found["engine"], found["by_evidence"]["model"]["right"], found["wrong"]) == ("model", 1, 0)
+    assert found["model"]["answers"]["edit"] >= 1 and found["model"]["name"] == "scripted"
+    assert run("--cases", str(file))["shown"] == 0
+
+
+def test_the_rules_go_first_with_a_model_too(repo: Path) -> None:
+    rules = run("--repo", str(repo), "--suffix", ".py")
+    with edit_model(lambda window: window) as model:
+        both = run("--repo", str(repo), "--suffix", ".py", "--engine", "model", "--gateway", model.url)
+    assert both["by_evidence"] == rules["by_evidence"] and both["right"] == rules["right"] > 0
+    assert set(both["model"]["answers"]) == {"nothing"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--engine", "model"), "--gateway"),
+        (("--engine", "model", "--gateway", "ws://127.0.0.1:9/v1/stream", "--eagerness", "low"), "--eagerness"),
+        (("--gateway", "ws://127.0.0.1:9/v1/stream"), "--engine model"),
+        (("--engine", "guess"), "rules, model"),
+    ],
+)
+def test_what_an_engine_needs_and_what_it_does_not_is_named(arguments: Sequence[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["next-edit", "--cases", str(CASES), *arguments])
+    assert done.exit_code == 2 and said in done.output
+
+
+def test_a_gateway_without_such_a_model_is_told_apart(tmp_path: Path) -> None:
+    with gateway(tmp_path) as running:
+        arguments = ["next-edit", "--cases", str(CASES), "--engine", "model", "--gateway", running.url]
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2 and "model.next_edit" in done.output

@@ -11,7 +11,7 @@ from foretype_client.policy.trigger import Trigger
 from foretype_context.text.document import Snapshot
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import Stretch
-from foretype_eval.replay.developer import Developer, Tally
+from foretype_eval.replay.developer import Tally, TypingDeveloper
 from foretype_eval.replay.trace import TraceRow
 from foretype_eval.replay.virtual import VirtualLoop
 
@@ -24,7 +24,7 @@ class Growing:
     def __init__(self, end: str = "answer") -> None:
         self.line = LINE[: LINE.rindex("answer")] + end
         self.grown = False
-        self.developer: Developer | None = None
+        self.developer: TypingDeveloper | None = None
 
     def document_opened(self, snapshot: Snapshot) -> None: ...
     def document_changed(self, snapshot: Snapshot) -> None: ...
@@ -46,7 +46,7 @@ class Growing:
 
 def typed(flow: Growing, *, growing: bool) -> Tally:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        developer = Developer(flow, rule=Rule.LINE, rng=Random(0), decide_s=0.0, growing=growing)
+        developer = TypingDeveloper(flow, rule=Rule.LINE, rng=Random(0), decide_s=0.0, growing=growing)
         flow.developer = developer
         runner.run(developer.type(Stretch("a.py", "", LINE, ""), root="/w", language="python"))
         return developer.tally

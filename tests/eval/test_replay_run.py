@@ -206,6 +206,7 @@ def test_the_command_refuses_unknown_systems(repo: Path) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_previous_model_is_a_row_of_its_own(repo: Path) -> None:
     gateway = GatewayOptions(engine="embedded")

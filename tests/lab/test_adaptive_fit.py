@@ -62,6 +62,20 @@ def test_fitting_finds_the_level_that_is_right() -> None:
     assert len(json.loads(dump(weights, ["x"], 100, mean))["weights"]) == CELLS
 
 
+def test_weights_of_another_language_hold_where_few_places_speak_and_give_way_to_many() -> None:
+    known = fitted_weights().levels
+    cell, untouched = 3, 700
+    few, _ = fit([FitRow(np.array([cell]), np.array([0.0]))], known)
+    assert few[untouched] == known[untouched]
+    assert 0.9 * known[cell] < few[cell] < known[cell]
+    many, _ = fit([FitRow(np.array([cell]), np.array([0.0]))] * 2000, known)
+    assert many[cell] < 0.02
+    told = [Told((0, 1, 5), (-2.0, -2.0, 0.0, 0.0, 0.0), True)]
+    templates = fitted_weights().templates
+    assert np.abs(fit_templates(told, templates) - templates).max() < 0.2
+    assert fit_templates([], templates).tolist() == templates.tolist()
+
+
 def test_rows_come_from_what_commits_wrote() -> None:
     commit = Commit("c", (Stretch("a.py", LINE * 3, LINE, ""),))
     rows = list(rows_of([(commit, {"b.py": LINE})], None, places=100, seed=0))
@@ -119,6 +133,9 @@ class Turns:
         return None if self.unfinished or not rest else LocalCandidate(rest, 0.9)
 
     def learn(self, uri: str, text: str) -> None:
+        pass
+
+    def prepare(self, uri: str) -> None:
         pass
 
 

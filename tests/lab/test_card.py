@@ -103,10 +103,10 @@ def test_a_run_that_continued_a_model_says_so(artifact: artifacts.Artifact) -> N
 def test_the_words_follow_from_the_figures(artifact: artifacts.Artifact) -> None:
     weak = card.render(artifact, MANIFEST, results(row(0.01, 3, 20, 0.5), row(0.02, 5, 5, 0.9)))
     assert "whole next lines: **fewer** lines exactly right" in weak
-    assert "the rest of a line that is begun: no measurable difference" in weak
+    assert "the rest of a begun line: no measurable difference" in weak
     assert "do not expect useful suggestions" in weak
     assert "does not always stop by itself" in weak
-    assert "no confidence from which on 40.0 % of its lines are right (371 cases)" in weak
+    assert "At no confidence are 40.0 % of its lines right (371 cases)" in weak
     better = card.render(artifact, MANIFEST, results(row(0.25, 40, 3, 0.96), row(0.3, 50, 2, 0.99)))
     assert "**fewer**" not in better
     assert better.count("more lines exactly right") == 2
@@ -162,7 +162,7 @@ def test_the_committed_card_is_the_one_its_results_make() -> None:
 def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifacts.Artifact) -> None:
     plain = results(row(0.1, 30, 10, 0.97), row(0.1, 30, 10, 0.99))
     bare = card.render(artifact, MANIFEST, plain)
-    assert "## Layouts" not in bare and "## Speculation" not in bare and "model before" not in bare
+    assert "## Layouts" not in bare and "## Speculation" not in bare and "previous model" not in bare
     more = copy.deepcopy(plain)
     for kind in more["evaluation"]["fill"]["rows"].values():
         kind |= {"loop_rate": 0.0123, "no_harm_rate": 0.987}

@@ -81,7 +81,7 @@ def test_the_permutation_turns_halves_into_neighbours() -> None:
 def test_the_header_says_what_engines_ask(written: Path) -> None:
     reader = gguf.GGUFReader(written)
     assert field(reader, "general.architecture") == "llama"
-    assert field(reader, "foretype.grammar") == "foretype-1"
+    assert field(reader, "foretype.grammar") == "foretype-2", "what rows are made in today"
     assert field(reader, "llama.context_length") == 8192
     assert field(reader, "llama.attention.head_count_kv") == 1
     assert field(reader, "tokenizer.ggml.model") == "gpt2"
@@ -169,7 +169,7 @@ def test_a_layout_that_is_named_goes_into_the_entry_and_one_that_the_grammar_lac
     monkeypatch.setattr(export, "read_checkpoint", checkpoint)
     export.export_shipped(Path("last.pt"), tmp_path, "m", "1", layout="spm")
     assert dict(artifacts.locate(folder=tmp_path).profile) == {"layout": "spm"}
-    with pytest.raises(export.ExportError, match=r"--layout: .copilot. is not one of psm_line_last, .* of foretype-1"):
+    with pytest.raises(export.ExportError, match=r"--layout: .copilot. is not one of .* of foretype-2"):
         export.export_shipped(Path("last.pt"), tmp_path, "m", "2", layout="copilot")
     export.export_shipped(Path("last.pt"), tmp_path, "m", "2")
     assert not artifacts.locate(folder=tmp_path).profile
@@ -249,8 +249,11 @@ def test_the_draft_that_does_not_ship_is_whole_and_reads_as_the_model_does(tmp_p
     (draft,) = artifacts.verify(Path(__file__).parents[2] / "lab" / "artifacts")
     assert draft.tokenizer_sha256 == artifacts.locate().tokenizer_sha256, "a draft of other tokens guesses noise"
     config = gguf_file.read_config(draft.path)
-    export.write_safetensors(
-        gguf_file.read_weights(draft.path, config), config, draft.tokenizer_path, tmp_path / "draft"
-    )
+    grammar_id = gguf_file.read_grammar(draft.path)
+    weights = gguf_file.read_weights(draft.path, config)
+    export.write_safetensors(weights, config, draft.tokenizer_path, tmp_path / "draft", grammar_id=grammar_id)
     written = json.loads((tmp_path / "draft" / "config.json").read_text())
+    assert written["foretype_grammar"] == "foretype-1", (
+        "weights of another training keep the grammar they were trained in"
+    )
     assert written["vocab_size"] == gguf_file.read_config(artifacts.locate().path)["vocabulary"]

@@ -16,7 +16,7 @@ from foretype_context.prompt.segments import Scope
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_lab.commands import bench
 from foretype_lab.fleet.break_even import SHAPES, Shape, break_even, redis_server
-from foretype_lab.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate
+from foretype_lab.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, Growth, simulate
 from foretype_lab.fleet.tiers import run_tiers
 from foretype_lab.fleet.trace import Call, Team, record, spread
 from foretype_lab.model_files.gguf_file import read_config
@@ -61,6 +61,20 @@ def test_gateways_hashed_by_repository_are_one_gateway_to_it_and_others_compute_
     assert sum(blind["routes"].values()) == 110
     assert one["computed_tokens"] <= blind["computed_tokens"]
     assert blind["cached_share"] > simulate(calls, "round_robin", options)["cached_share"]
+
+
+def test_a_replica_that_joins_takes_what_comes_new_and_nobody_loses_a_cache() -> None:
+    calls = growing(1, 20)  # from 0 to 38 seconds
+    alone = simulate(calls, "foretype", FleetOptions(1, 4096, BLOCK))
+    grown = simulate(calls, "foretype", FleetOptions(2, 4096, BLOCK), Growth(1, 20.0, 10.0))
+    assert grown["computed_tokens"] == alone["computed_tokens"] and grown["routes"] == {"seed": 1, "sticky": 19}
+    told = {at: (one["requests"], one["joined_share"]) for at, one in grown["windows"].items()}
+    assert told == {0: (5, 0), 1: (5, 0), 2: (5, 0)}
+    assert {one["cached_share"] for one in grown["windows"].values()} == {round(10 / 11, 4)}
+    fresh = [call(30.0 + at, f"n{at}", [100 + at] * 160) for at in range(10)]
+    both = sorted([*calls, *fresh], key=lambda one: one.time_s)
+    spread_out = simulate(both, "foretype", FleetOptions(2, 4096, BLOCK), Growth(1, 20.0, 10.0))
+    assert spread_out["windows"][2]["joined_share"] > 0.2  # who is new is sent to both
 
 
 def test_every_policy_serves_every_request_and_nothing_at_all() -> None:
@@ -126,6 +140,20 @@ def test_the_commands_type_the_commits_of_a_repository_and_say_what_was_cached(c
         else {name: result[name] for name in ("lru", "range_retirement")}
     )
     assert len(rows) >= 2 and all(0 < row["cached_share"] < 1 for row in rows.values())
+
+
+def test_growth_says_the_share_of_each_window_beside_one_and_two(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for at in range(3):
+        lines = "" if at == 1 else "".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(20 + 10 * at))
+        (tmp_path / "a.py").write_text(lines)  # the second only takes away
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", f"{at}")
+    small = [str(tmp_path), "--developers", "1", "--commits", "2", "--requests", "20", "--sessions", "2", "--at", "5"]
+    table = CliRunner().invoke(bench, ["growth", *small])
+    assert table.exit_code == 0 and "%" in table.output, table.output
+    result = json.loads(CliRunner().invoke(bench, ["growth", *small, "--json"]).stdout)
+    assert set(result["windows"]) == {"1 to 2", "1", "2"} and result["requests"] == 40
 
 
 def test_no_repository_is_an_error_with_its_name(tmp_path: Path) -> None:

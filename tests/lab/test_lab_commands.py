@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from foretype_lab.processes import environment
+from typer.core import TyperGroup
 from typer.main import get_command
 
 LAB = Path(__file__).parents[2] / "lab"
@@ -26,7 +27,9 @@ def names(target: str) -> set[str]:
     module, _, attribute = target.partition(":")
     group = getattr(import_module(module), attribute)
     assert isinstance(group, typer.Typer)
-    return set(vars(get_command(group))["commands"])
+    command = get_command(group)
+    assert isinstance(command, TyperGroup)
+    return set(command.list_commands(None))
 
 
 @pytest.mark.parametrize("group", SHIPPED)

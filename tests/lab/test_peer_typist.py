@@ -1,30 +1,35 @@
 """What a recording went on to write, and a desk that takes what is right."""
 
 import asyncio
+import concurrent.futures
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.config.load import load_config
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_context.grammars.grammar import grammar
-from foretype_context.text.document import Edit, Snapshot
+from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_lab.commands import bench
 from foretype_lab.errors import PeerResultError
-from foretype_lab.peer.assistants import LlamaVimAssistant, buffer_of
+from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, buffer_of
 from foretype_lab.peer.page import table_of, write_page
 from foretype_lab.peer.random_weights import write_random
 from foretype_lab.peer.recorded_typist import Offer, RecordedTypist, TypistTally
 from foretype_lab.peer.run import PeerOptions, _part, _row, profile_over  # pyright: ignore[reportPrivateUsage]
 from foretype_lab.peer.steps import Step, steps_of
+from foretype_wire.messages import Delta, Done, Finish, RequestClass, Usage
+from foretype_wire.subscriptions import Subscribers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -214,6 +219,62 @@ def test_llama_vim_at_the_desk(greedy: bool) -> None:
     assert row["requests"] == len(server.bodies) and row["evaluated_tokens"] == 10 * len(server.bodies)
     assert row["ttft_warm_ms"]["p50"] == 7.5 and row["ttft_cold_ms"]["n"] == 0
     assert row["ksr"] == pytest.approx(1 - 3 / (len(LINE) + 1), abs=1e-4)
+
+
+def test_tokens_that_come_after_a_cancel_are_not_counted_as_generated() -> None:
+    deltas = [(float(ms), Delta(id="r", text="x", tokens=2)) for ms in (1, 2, 100, 200)]
+    done = Done(id="r", finish=Finish.LENGTH, usage=Usage(prompt_tokens=9, generated_tokens=8))
+
+    def ask(_call: object) -> concurrent.futures.Future[Any]:
+        made: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        made.set_result((deltas, 200.0, done))
+        return made
+
+    profile: Any = None
+    call: Any = SimpleNamespace(id="r", class_=RequestClass.INTERACTIVE)
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        gateway = CountingGateway(ask, profile, loop)
+
+        async def listen(until: int) -> None:
+            stream = gateway.complete(call)
+            seen = 0
+            async for _ in stream:
+                seen += 1
+                if seen == until:
+                    stream.cancel()
+
+        runner.run(listen(until=99))
+        runner.run(listen(until=2))
+    assert [row.generated_tokens for row in gateway.rows] == [8, 4]
+
+
+def test_what_is_drawn_again_is_counted_and_so_is_what_is_taken_back() -> None:
+    texts = iter(["one", "one, two", "three"])
+
+    async def suggest(*_: object, **__: object) -> Suggestion:
+        return Suggestion(id="s", text=next(texts), source=Origin.NETWORK)
+
+    grew: Subscribers[str, Suggestion] = Subscribers()
+
+    def changed(_: Snapshot) -> None: ...
+
+    flow: Any = SimpleNamespace(grew=grew, suggest=suggest, document_changed=changed)
+
+    async def work() -> ForetypeAssistant:
+        assistant = ForetypeAssistant(flow, lambda: 0.0)
+        snapshot = Document("file:///a.py", "x = ", language="python", path="a.py", version=1).snapshot()
+        assistant.changed(snapshot, 4, asks=True)
+        for _ in range(2):
+            await asyncio.sleep(0.01)
+            grew.tell("file:///a.py", Suggestion(id="s", text="more", source=Origin.NETWORK))
+        await asyncio.sleep(0.01)
+        return assistant
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assistant = runner.run(work())
+    assert list(assistant.redraws.values()) == [2] and assistant.taken_back == 1
 
 
 def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

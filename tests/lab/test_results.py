@@ -1,4 +1,4 @@
-"""The sweep behind docs/results.md: commits of a size that is typed, answers asked for once, a stopped run that goes on."""
+"""The sweep behind docs/measurements/shipped-model.md: commits of a size that is typed, answers asked for once, a stopped run that goes on."""
 
 from __future__ import annotations
 

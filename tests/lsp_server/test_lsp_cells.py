@@ -1,5 +1,5 @@
 import pytest
-from foretype_lsp.documents.cells import Kind, kind_of, masked, shown, without_headers
+from foretype_lsp.documents.cells import CellKind, kind_of, masked, shown, without_headers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,15 +34,15 @@ MAGIC_LINES = {
 
 @pytest.mark.parametrize("line", PYTHON_LINES)
 def test_what_python_understands_stands_as_it_is(line):
-    assert shown(line, Kind.CODE, "python") == line
+    assert shown(line, CellKind.CODE, "python") == line
     assert not masked(line, "python")
 
 
 @pytest.mark.parametrize("line", MAGIC_LINES)
 def test_what_ipython_alone_understands_is_a_comment_as_long_as_it_was(line):
     assert masked(line, "python")
-    assert shown(line, Kind.CODE, "python") == MAGIC_LINES[line]
-    assert not masked(line, "julia") and shown(line, Kind.CODE, "julia") == line
+    assert shown(line, CellKind.CODE, "python") == MAGIC_LINES[line]
+    assert not masked(line, "julia") and shown(line, CellKind.CODE, "julia") == line
 
 
 @given(
@@ -50,7 +50,7 @@ def test_what_ipython_alone_understands_is_a_comment_as_long_as_it_was(line):
 )
 def test_no_line_of_code_changes_its_length_or_place(lines, end):
     text = end.join(lines)
-    made = shown(text, Kind.CODE, "python")
+    made = shown(text, CellKind.CODE, "python")
     assert len(made) == len(text)
     assert [i for i, char in enumerate(made) if char in "\r\n"] == [i for i, char in enumerate(text) if char in "\r\n"]
 
@@ -58,15 +58,15 @@ def test_no_line_of_code_changes_its_length_or_place(lines, end):
 @pytest.mark.parametrize(
     ("text", "language", "markup", "kind"),
     [
-        ("x = 1", "python", False, Kind.CODE),
-        ("# Title", "markdown", True, Kind.MARKUP),
-        ("SELECT 1", "sql", False, Kind.LANGUAGE),
-        ("%%bash\nls", "python", False, Kind.MAGIC),
-        ("\n  %%html\n<b>", "python", False, Kind.MAGIC),
-        ("%%writefile a.py\nx = 1", "python", False, Kind.MAGIC),
-        ("%%time\nf()", "python", False, Kind.CODE),
-        ("%%timeit -n 3\nf()", "python", False, Kind.CODE),
-        ("x\n%%bash", "python", False, Kind.CODE),
+        ("x = 1", "python", False, CellKind.CODE),
+        ("# Title", "markdown", True, CellKind.MARKUP),
+        ("SELECT 1", "sql", False, CellKind.LANGUAGE),
+        ("%%bash\nls", "python", False, CellKind.MAGIC),
+        ("\n  %%html\n<b>", "python", False, CellKind.MAGIC),
+        ("%%writefile a.py\nx = 1", "python", False, CellKind.MAGIC),
+        ("%%time\nf()", "python", False, CellKind.CODE),
+        ("%%timeit -n 3\nf()", "python", False, CellKind.CODE),
+        ("x\n%%bash", "python", False, CellKind.CODE),
     ],
 )
 def test_what_a_cell_is(text, language, markup, kind):
@@ -75,7 +75,7 @@ def test_what_a_cell_is(text, language, markup, kind):
 
 @pytest.mark.parametrize(("language", "comment"), [("python", "# "), ("javascript", "// "), ("julia", "# ")])
 def test_what_is_no_code_of_the_notebook_is_a_comment(language, comment):
-    assert shown("a\n\nb", Kind.MARKUP, language) == f"{comment}a\n{comment}\n{comment}b"
+    assert shown("a\n\nb", CellKind.MARKUP, language) == f"{comment}a\n{comment}\n{comment}b"
 
 
 @pytest.mark.parametrize(

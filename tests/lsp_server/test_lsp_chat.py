@@ -230,11 +230,11 @@ async def test_where_nothing_can_be_done_the_reason_is_told(client, models):
     )
     models.pieces, models.block_answer = [" "], ("", "blank")
     told = {
-        (EXPLAIN, 0): "nothing is selected, and the cursor stands in no function or class",
-        (DOCUMENT, 0): "the cursor stands in no function or class",
-        (COMPLETE, 0): "the cursor stands in no function",
+        (EXPLAIN, 0): "nothing is selected, and the cursor is in no function or class",
+        (DOCUMENT, 0): "the cursor is in no function or class",
+        (COMPLETE, 0): "the cursor is in no function",
         (COMPLETE, 11): "A is no function; put the cursor into one",
-        (COMPLETE, 3): "the function stands in one line; there is nothing to complete",
+        (COMPLETE, 3): "the function is on one line; there is nothing to complete",
         (COMPLETE, 6): "the model has nothing to add to g: blank",
         (DOCUMENT, 6): "g is documented already; remove that to get another",
         (EXPLAIN, 3): "the model wrote nothing",
@@ -243,7 +243,7 @@ async def test_where_nothing_can_be_done_the_reason_is_told(client, models):
         assert await ended(client, run(client, command, line)) == {"code": -32803, "message": message}
     client.open("x = 1\n" * 4000)
     error = await ended(client, run(client, EXPLAIN, 0, 0, {"line": 4000, "character": 0}))
-    assert error["message"].startswith("24,000 characters are more than the 16,000")
+    assert error["message"].startswith("24,000 characters are too many; select at most 16,000")
     error = await ended(client, run(client, EXPLAIN, 0, textDocument={"uri": "file:///w/never.py"}))
     assert error["message"].endswith("the document was never opened")
     client.open("KEY=1\n", uri="file:///w/.env", language="plaintext")

@@ -1,5 +1,6 @@
 from foretype_client.policy.switches import Switches
-from foretype_lsp.options import Eagerness, IndexOptions, NextEditOptions, Options, parse
+from foretype_context.edits.pace import Eagerness
+from foretype_lsp.options import IndexOptions, NextEditOptions, Options, parse
 from hypothesis import given
 from hypothesis import strategies as st
 

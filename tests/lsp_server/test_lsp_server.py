@@ -1,3 +1,4 @@
+import asyncio
 import gc
 import json
 import logging
@@ -591,3 +592,18 @@ async def test_asking_again_for_what_grew_is_no_wish_of_the_users(client, settle
         client.ask(0, 1, kind=1)
         await settled()
     assert [trigger for _, _, trigger, _, _ in client.flow.asked] == [Trigger.AUTOMATIC, Trigger.INVOKED]
+
+
+async def test_an_answer_is_written_before_anything_else_can_be_read(client, settled):
+    client.initialize()
+    came = []
+
+    @client.server.feature("test/answers")
+    async def _(_):
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(lambda: came.append(len(client.answers(id))))
+        return 1
+
+    id = client.request("test/answers")
+    await settled()
+    assert came == [1] and [answer["result"] for answer in client.answers(id)] == [1]

@@ -104,11 +104,11 @@ async def test_a_change_stops_the_model(client):
     typist = await typing(client)
     model.asked.clear()
     id = typist.ask(3, 0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await model.asked.wait()
     typist.replace(1, 5, 5, "0")
     assert await typist.answer(id) is None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await model.stopped.wait()
 
 
@@ -117,10 +117,10 @@ async def test_who_cancels_stops_the_model(client):
     typist = await typing(client)
     model.asked.clear()
     id = typist.ask(3, 0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await model.asked.wait()
     client.notify("$/cancelRequest", id=id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await model.stopped.wait()
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ from foretype_models.cli import app
 from foretype_models.errors import NoServerError, UseError
 from foretype_models.servers import look_at, probe
 from foretype_models.use.catalogue import read_catalogue
-from foretype_models.use.choose import Asked, choose
-from foretype_models.use.listing import Found, list_choices
+from foretype_models.use.choose import ModelWish, choose
+from foretype_models.use.listing import MachineFindings, list_choices
 from foretype_models.use.machine import Gpu, Machine
 from foretype_models.use.profile import Choice, chosen, keep, render
 from models.model_server import CODER, ModelServer, llama_cpp, lm_studio, ollama, serving, vllm
@@ -43,8 +44,8 @@ class Nobody:
         self.notes.append(text)
 
 
-def asked(what: str, tmp_path: Path, **options: Any) -> Asked:
-    return Asked(what=what, folder=tmp_path / "models", **{"machine": LAPTOP, "catalogue": CATALOGUE} | options)
+def asked(what: str, tmp_path: Path, **options: Any) -> ModelWish:
+    return ModelWish(what=what, folder=tmp_path / "models", **{"machine": LAPTOP, "catalogue": CATALOGUE} | options)
 
 
 def chosen_for(what: str, tmp_path: Path, **options: Any) -> Choice:
@@ -52,7 +53,7 @@ def chosen_for(what: str, tmp_path: Path, **options: Any) -> Choice:
 
 
 def listing(found: list[servers.Server], tmp_path: Path) -> Any:
-    return list_choices(Found(machine=LAPTOP, servers=found, catalogue=CATALOGUE), tmp_path, tmp_path)[0]
+    return list_choices(MachineFindings(machine=LAPTOP, servers=found, catalogue=CATALOGUE), tmp_path, tmp_path)[0]
 
 
 # Servers
@@ -80,12 +81,29 @@ def test_nothing_runs_is_an_empty_list_and_soon() -> None:
     assert probe((1, 2, 3)) == []
 
 
-def test_ports_that_take_and_say_nothing_take_a_second_together() -> None:
+def test_ports_that_take_and_say_nothing_are_left_after_a_second() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert probe((silent.getsockname()[1],)) == []
+
+
+def test_all_ports_are_asked_at_once() -> None:
+    """Seven of which none says anything before all have been asked."""
+    together = Barrier(7)
+
+    def hold(listening: socket.socket) -> None:
+        with listening:
+            while not (taken := listening.accept()[0]).recv(1 << 12):  # only looks whether somebody listens
+                taken.close()
+        with taken:
+            together.wait()
+
     with ExitStack() as stack:
-        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(7)]
-        began = time.monotonic()
-        assert probe(tuple(one.getsockname()[1] for one in silent)) == []
-        assert time.monotonic() - began < 6.5  # one after the other they take seven
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(together.parties)]
+        pool = stack.enter_context(ThreadPoolExecutor(together.parties))
+        stack.callback(together.abort)
+        held = [pool.submit(hold, one) for one in listening]
+        assert probe(tuple(one.getsockname()[1] for one in listening), limit_s=30) == []
+        assert [one.exception(30) for one in held] == [None] * together.parties, "one was asked after another"
 
 
 def test_a_server_that_loads_its_model_is_known_and_not_asked(tmp_path: Path) -> None:

@@ -244,11 +244,11 @@ def test_two_downloads_of_one_file_do_not_write_into_each_other(tmp_path: Path) 
     def hold() -> None:
         with filelock.FileLock(tmp_path / ".file.gguf.lock"):
             entered.set()
-            leave.wait(30)
+            leave.wait(60)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    entered.wait(30)
+    entered.wait(60)
     try:
         with serving(FileServer(BODY)) as served, pytest.raises(UseError, match="being downloaded by another"):
             fetch(served, tmp_path)

@@ -16,7 +16,7 @@ from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.edit_models.question import EditQuestion, RecentEdit
-from foretype_context.grammars.families import Evidence, Family, detect, families
+from foretype_context.grammars.families import Family, ModelEvidence, detect, families
 from foretype_context.grammars.grammar import GRAMMARS
 from foretype_context.prompt.templates import Control, encode_prompt, render
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
@@ -140,7 +140,7 @@ def test_two_hundred_files_get_the_ids_of_an_encoder_that_is_not_ours(tmp_path: 
     for token, id in one.ids.items():
         assert tokenizer.control(token) == id
     said = read_metadata(header, {"tokenizer.ggml.pre"}).get("tokenizer.ggml.pre", "")
-    assert detect(Evidence(controls=one.ids, pre=said)).grammar == one.grammar
+    assert detect(ModelEvidence(controls=one.ids, pre=said)).grammar == one.grammar
     grammar = GRAMMARS[one.grammar]
     cuts = list(vocabularies.cuts(one, tokenizer))
     ours = [encode_prompt(tokenizer, grammar, cut.segments).ids.tolist() for cut in cuts]

@@ -24,7 +24,7 @@ from websockets.sync.client import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-DEADLINE_S = 300.0
+DEADLINE_S = 600.0
 TOKEN = "let-me-in"
 FIRST_STEPS = ("quickstart", "--no-stay", "--keys", "5")
 IN_UVS_WORDS = {

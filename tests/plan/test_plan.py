@@ -10,7 +10,7 @@ from foretype_plan.commands import plan as command
 from foretype_plan.day import COMMITS, OFFICE, active_by_hour
 from foretype_plan.errors import PlanError
 from foretype_plan.plan import WALLS, plan
-from foretype_plan.scenario import Scenario, Tier, read
+from foretype_plan.scenario import Language, Scenario, Tier, read
 from typer.testing import CliRunner
 
 APP = typer.Typer()
@@ -31,6 +31,11 @@ def test_a_million_developers():
     assert all(one["formula"] and one["low"] <= one["value"] <= one["high"] for one in figures.values())
     assert all(one["source"] for one in made["tiers"]["fast"]["inputs"].values())
     assert made["tiers"]["fast"]["levers"]
+    cliff = made["tiers"]["fast"]["cliff"]
+    assert [one["warm_share"] for one in cliff] == [at / 20 for at in range(21)]
+    here = next(one for one in cliff if one["warm_share"] == 0.75)
+    assert all(here[f"{one}_ms"] == pytest.approx(made["ttft_ms"][one]) for one in ("p50", "p95", "p99"))
+    assert cliff[0]["p99_ms"] > 1.5 * here["p99_ms"] and cliff[-1]["p99_ms"] < here["p99_ms"]
 
 
 def test_it_is_a_command():
@@ -48,6 +53,7 @@ WRONG = (
     (("--set", "warm_share"), "--set"),
     (("--set", "objective_s=0.02"), "tier.fast.inputs.objective_s"),
     (("--set", "prompt_tokens=0"), "prompt_tokens"),
+    (("--set", "hand_over_bytes_per_s=0"), "hand_over_bytes_per_s"),
     (("--set", "objective_share=1"), "objective_share"),
     (("--set", "active_hours=25"), "active_hours"),
     (("--set", "active_hours=20"), "active_hours"),
@@ -82,6 +88,11 @@ def test_an_objective_that_prompts_miss_by_themselves_is_said_not_hidden():
     assert not made["meets_objective"] and made["binding"] == "compute" and made["ttft_ms"]["p99"] > 100
 
 
+def test_a_way_that_is_given_and_nearly_all_of_the_objective_has_a_band():
+    made = plan(Scenario(tier={"fast": Tier(inputs={"network_s": 0.095})}))
+    assert made["ttft_ms"]["warm"] > 98
+
+
 def test_the_wall_that_binds():
     def wall(**inputs):
         return plan(Scenario(developers=1e6, tier={"fast": Tier(inputs=inputs)}))["binding"]
@@ -98,6 +109,23 @@ def test_the_wall_that_binds():
     assert plan(Scenario(developers=1e6, budget_month=1.0))["binding"] == "money"
 
 
+def test_prompts_go_to_servers_of_their_own_only_where_short_steps_waste_arithmetic_and_the_hand_over_is_in_time():
+    def prefill(**inputs):
+        return plan(Scenario(tier={"fast": Tier(inputs={"objective_s": 2.0, **inputs})}))["tiers"]["fast"]["prefill"]
+
+    usual, tight = prefill(), prefill(pause_objective_s=0.006)
+    assert not usual["split_could_pay"] and usual["chunk_tokens_most"] > 10 * usual["ridge_tokens"]
+    assert tight["split_could_pay"] and 0 < tight["chunk_tokens_most"] < tight["ridge_tokens"] == usual["ridge_tokens"]
+    assert tight["hand_over_ms"] == pytest.approx(1000 * 2000 * 2 * 28 * 4 * 128 * 2 / 25e9)
+    assert not prefill(pause_objective_s=0.006, hand_over_bytes_per_s=1e7)["split_could_pay"]
+    assert prefill(pause_objective_s=0.001) == usual | {"chunk_tokens_most": 0.0}
+    assert "answers pause too long" in run("--set", "pause_objective_s=0.001").stdout
+    shown = " ".join(run("--set", "objective_s=2", "--set", "pause_objective_s=0.006").stdout.replace("│", "").split())
+    assert "prompts and answers apart could pay" in shown
+    told = run().stdout
+    assert "together, in steps of up to" in told and max(map(len, told.splitlines())) <= 80
+
+
 def test_a_day_over_zones_is_flatter_and_of_the_same_hours():
     one = active_by_hour(OFFICE, {0.0: 1.0}, 0.87)
     three = active_by_hour(OFFICE, {0.0: 0.4, -5.0: 0.35, 8.0: 0.25}, 0.87)
@@ -106,11 +134,23 @@ def test_a_day_over_zones_is_flatter_and_of_the_same_hours():
     assert one[16] == max(one) and sum(COMMITS) == pytest.approx(1, abs=0.001)
     shifted = active_by_hour(OFFICE, {-5.0: 1.0}, 0.87)
     assert shifted[21] == one[16]  # 16 o'clock there
+    half = active_by_hour(OFFICE, {-3.5: 1.0}, 0.87)
+    assert sum(half) == pytest.approx(0.87) and half[0] == one[20]  # half past eight there
 
 
 @pytest.mark.parametrize(
     ("zones", "curve"),
-    [({}, OFFICE), ({0.0: -1.0}, OFFICE), ({20.0: 1.0}, OFFICE), ({0.0: 1.0}, [1.0]), ({0.0: 1.0}, [0.0] * 24)],
+    [
+        ({}, OFFICE),
+        ({0.0: -1.0}, OFFICE),
+        ({0.0: float("nan")}, OFFICE),
+        ({0.0: float("inf")}, OFFICE),
+        ({20.0: 1.0}, OFFICE),
+        ({float("nan"): 1.0}, OFFICE),
+        ({0.0: 1.0}, [1.0]),
+        ({0.0: 1.0}, [0.0] * 24),
+        ({0.0: 1.0}, [float("nan")] * 24),
+    ],
 )
 def test_days_that_are_none_are_refused(zones, curve):
     with pytest.raises(PlanError, match=r"zones|curve"):
@@ -144,6 +184,16 @@ inputs = {objective_s = 2.0, prompt_tokens = 4000, output_tokens = 300, batch = 
     assert made["tiers"]["fast"]["inputs"]["developers"]["value"] == 4500
     changed = json.loads(run(str(file), "--developers", "10", "--set", "warm_share=0.5", "--json").stdout)
     assert changed["developers"] == 10 and changed["tiers"]["fast"]["inputs"]["warm_share"]["value"] == 0.5
+
+
+def test_what_is_guessed_right_differs_by_language():
+    """Two in three tokens are of a language in which half of what is guessed is taken, and the others of one in which all is."""
+    of = {"python": Language(share=2.0, draft_acceptance=0.5), "sql": Language(share=1.0, draft_acceptance=1.0)}
+    made = plan(Scenario(tier={"fast": Tier(inputs={"draft_tokens": 1.0}, languages=of)}))["tiers"]["fast"]
+    assert made["figures"]["tokens_per_step"]["value"] == pytest.approx(1 / (2 / 3 / 1.5 + 1 / 3 / 2))
+    assert made["inputs"]["tokens_per_step"]["source"] == "by language: python, sql"
+    with pytest.raises(PlanError, match=r"tier\.fast\.languages\.sql: a share"):
+        plan(Scenario(tier={"fast": Tier(languages={"sql": Language(share=0.0, draft_acceptance=0.5)})}))
 
 
 @pytest.mark.parametrize("text", ["developers = 'many'", "[tier.fast]\nbits = 3", "x = 1", "developers = ", "\xff"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from rehearsal.containers import Bind, Container, Failed, Host, until
+from rehearsal.containers import LIMIT_S, Bind, Container, Failed, Host, until
 from rehearsal.images import Image, foreign, gateway_image, vllm_image
 
 __all__ = ["Compose"]
@@ -87,14 +87,14 @@ class Compose:
             found = self.containers[other]
             assert found.process is not None
             if wanted["condition"] == "service_completed_successfully":
-                if (code := found.process.wait(180)) != 0:
+                if (code := found.process.wait(LIMIT_S)) != 0:
                     raise Failed(f"{other} ended with {code}:\n{self._host.said(found)}")
             elif wanted["condition"] == "service_healthy":
                 self.wait_healthy(other)
         self._host.start(container)
         return container
 
-    def wait_healthy(self, name: str, seconds: float = 200.0) -> None:
+    def wait_healthy(self, name: str) -> None:
         test = self.services[name]["healthcheck"]["test"]
         container = self.containers[name]
 
@@ -105,7 +105,7 @@ class Compose:
             )
 
         time.sleep(0.3)
-        until(f"{name} is healthy", seconds, healthy, every_s=1.0)
+        until(f"{name} is healthy", healthy, every_s=1.0)
 
     def again(self, name: str) -> Container:
         """`docker compose up --force-recreate`: the container is another one, volumes and address stay."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rehearsal.images import Image
 
-__all__ = ["Bind", "Container", "Failed", "Host", "until"]
+__all__ = ["LIMIT_S", "Bind", "Container", "Failed", "Host", "until"]
 
 BRIDGE = "ft0"
 
@@ -63,13 +63,17 @@ class Container:
     process: subprocess.Popen[bytes] | None = None
 
 
-def until(what: str, seconds: float, met: object, every_s: float = 0.2) -> None:
+LIMIT_S = 600.0
+"""A busy machine is slow to start what takes a quiet one seconds; it ends what would never end."""
+
+
+def until(what: str, met: object, every_s: float = 0.2) -> None:
     """Ask `met` (a function) until it is true. Raises Failed."""
-    ends = time.monotonic() + seconds
+    ends = time.monotonic() + LIMIT_S
     assert callable(met)
     while not met():
         if time.monotonic() > ends:
-            raise Failed(f"{what}: not within {seconds:g} s")
+            raise Failed(f"{what}: not within {LIMIT_S:g} s")
         time.sleep(every_s)
 
 
@@ -124,7 +128,7 @@ class Host:
             )
         self._started.append(container)
 
-    def run(self, container: Container, timeout_s: float = 120.0) -> None:
+    def run(self, container: Container, timeout_s: float = LIMIT_S) -> None:
         """Start one that ends by itself. Raises Failed where it ends with anything but 0."""
         self.start(container)
         assert container.process is not None
@@ -133,7 +137,7 @@ class Host:
             raise Failed(f"{container.name} ended with {code}:\n{self.said(container)}")
 
     def execute(
-        self, container: Container, command: list[str], timeout_s: float = 60.0
+        self, container: Container, command: list[str], timeout_s: float = LIMIT_S
     ) -> subprocess.CompletedProcess[str]:
         """Run beside its process, as `docker compose exec` and `kubectl exec` do."""
         wrapped = self._sandbox(container, command)

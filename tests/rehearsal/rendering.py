@@ -12,14 +12,18 @@ from typing import Any
 
 import jsonschema
 import kubernetes_validate
+import kubernetes_validate.utils
 import yaml
 
 __all__ = ["FOLDER", "OVERLAYS", "VERSIONS", "Invalid", "check_object", "kubectl", "render", "the"]
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
-OVERLAYS = ("small", "team")
+OVERLAYS = ("small", "team", "scaled")
 VERSIONS = ("1.29", "1.32", "1.37")
 """Of Kubernetes, whose schemas every object has to fit."""
+
+# The library reads the definitions of a version, a megabyte and more, anew for every object.
+kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 
 class Invalid(Exception):
@@ -40,7 +44,7 @@ def render(overlay: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
         raise FileNotFoundError("there is no kubectl: requirements/kubectl.sh gets one")
     done = subprocess.run([command, "kustomize", str(folder / overlay)], capture_output=True, text=True, check=True)
     assert not done.stderr, done.stderr  # a warning: something is written in a form that is going away
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one]
 
 
 def the(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:

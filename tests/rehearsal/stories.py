@@ -18,7 +18,7 @@ from foretype_client.session.session import Session
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 from rehearsal.compose import Compose
-from rehearsal.containers import Container, Failed, Host, host, until
+from rehearsal.containers import LIMIT_S, Container, Failed, Host, host, until
 from rehearsal.images import foreign
 from rehearsal.kubernetes import Cluster, Pod, names_of_this_machine
 from rehearsal.rendering import render, the
@@ -147,7 +147,7 @@ async def while_people_type(
 
         async def all_served() -> None:
             """Everybody gets answers now, from whichever is there."""
-            async with asyncio.timeout(60), told:
+            async with asyncio.timeout(LIMIT_S), told:
                 await told.wait_for(lambda: len(typists) == people)
                 before = [typist.answered for typist in typists]
                 await told.wait_for(
@@ -179,7 +179,7 @@ def compose(deploy: Path, folder: Path) -> None:
         with step("compose: everything is up, in the order that the file says"):
             gateway = team.up("gateway")
             address = gateway.address
-            until("the gateway is ready", 90, lambda: answers(there, gateway, f"http://{address}:7878/readyz"))
+            until("the gateway is ready", lambda: answers(there, gateway, f"http://{address}:7878/readyz"))
             team.up("prometheus")
         Way("127.0.0.1", 7878, lambda: [(address, 7878)])
         url = "http://127.0.0.1:7878"
@@ -197,7 +197,7 @@ def compose(deploy: Path, folder: Path) -> None:
         ):
             there.run(again(team.containers["prepare"]))
             team.again("gateway")
-            until("the gateway is ready", 90, lambda: answers(there, gateway, f"http://{address}:7878/readyz"))
+            until("the gateway is ready", lambda: answers(there, gateway, f"http://{address}:7878/readyz"))
             asyncio.run(still_cached(url, keys[0], folder))
         with step("compose: the gateway ends as it is told"):
             code = there.stop(gateway)
@@ -212,7 +212,7 @@ def again(container: Container) -> Container:
 def answers(there: Host, container: Container, url: str) -> bool:
     there.alive(container)
     try:
-        with _HTTP.open(url, timeout=3) as answer:
+        with _HTTP.open(url, timeout=30) as answer:
             return answer.status == 200
     except OSError:
         return False
@@ -222,7 +222,7 @@ def scraped(prometheus: Container, deploy: Path) -> None:
     base = f"http://{prometheus.address}:9090/api/v1"
 
     def asked(path: str, **query: str) -> Any:
-        with _HTTP.open(f"{base}/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+        with _HTTP.open(f"{base}/{path}?{urllib.parse.urlencode(query)}", timeout=60) as answer:
             told = json.load(answer)
         check(told["status"] == "success", f"{query}: {told}")
         return told["data"]
@@ -233,7 +233,7 @@ def scraped(prometheus: Container, deploy: Path) -> None:
         except OSError:
             return False
 
-    until("Prometheus has scraped the requests that the gateway counted", 60, counted, every_s=1.0)
+    until("Prometheus has scraped the requests that the gateway counted", counted, every_s=1.0)
     for group in asked("rules")["groups"]:
         for rule in group["rules"]:
             check(rule["health"] in ("ok", "unknown"), f"{rule['name']}: {rule}")
@@ -258,7 +258,7 @@ def kubernetes(deploy: Path, folder: Path) -> None:
             operators(there, cluster, password)
         with step("kubernetes: the migration job, and again"):
             for _ in range(2):
-                until("PostgreSQL takes the migration", 60, lambda: migrated(cluster), every_s=1.0)
+                until("PostgreSQL takes the migration", lambda: migrated(cluster), every_s=1.0)
         scaler = the(objects, "HorizontalPodAutoscaler", "foretype-gateway")["spec"]
         replicas: int = the(objects, "StatefulSet", "foretype-vllm")["spec"]["replicas"]
         vllm = [cluster.pod("StatefulSet", "foretype-vllm", f"foretype-vllm-{number}") for number in range(replicas)]
@@ -308,7 +308,7 @@ def kubernetes(deploy: Path, folder: Path) -> None:
                 check(way.faults == [], f"connections that reached no gateway: {way.faults}")
             with step("kubernetes: metrics are told on their port, and there alone without a token"):
                 address = gateways[0].address
-                with _HTTP.open(f"http://{address}:9464/metrics", timeout=5) as answer:
+                with _HTTP.open(f"http://{address}:9464/metrics", timeout=60) as answer:
                     check(b"foretype_requests_total" in answer.read(), "no metrics on their port")
                 check(
                     not answers(there, gateways[0].main, f"http://{address}:7878/metrics"),
@@ -318,8 +318,8 @@ def kubernetes(deploy: Path, folder: Path) -> None:
                 for pod in vllm:
                     there.kill(pod.main)
                 for pod in gateways:
-                    until(f"{pod.name} is unready", 60, lambda pod=pod: not pod.probe("readiness"))
-                    check(pod.probe("liveness"), f"{pod.name} would be killed")
+                    until(f"{pod.name} is unready", lambda pod=pod: not pod.probe("readiness"))
+                    until(f"{pod.name} lives, and would not be killed", lambda pod=pod: pod.probe("liveness"))
 
 
 def migrated(cluster: Cluster) -> bool:

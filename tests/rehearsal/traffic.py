@@ -35,7 +35,7 @@ class Way:
             server.close()
 
         threading.Thread(target=run, daemon=True).start()
-        if not up.wait(10):
+        if not up.wait(300):
             raise OSError(f"cannot listen on {address}:{port}")
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,8 +82,7 @@ async def asking(url: str, key: str, folder: Path) -> AsyncIterator[Session]:
     )
     await session.start()
     try:
-        async with asyncio.timeout(30):
-            await session.ready()
+        await session.ready(300.0)
         yield session
     finally:
         await session.close()
@@ -109,7 +108,7 @@ async def complete(session: Session, name: str, typed: str, document: str = "fil
         ],
         prompt_tokens=None,
         max_tokens=8,
-        deadline_ms=30_000.0,
+        deadline_ms=120_000.0,
     )
     text = ""
     async for event in session.complete(call):

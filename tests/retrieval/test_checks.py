@@ -26,7 +26,7 @@ def test_the_index_is_counted(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w")
     update_workspace(root, folder_of(tmp_path / "cache", root), None)
     name, good, detail, _ = list(checks(tmp_path / "cache"))[1]
-    assert (name, good) == ("index", True) and detail.startswith("1 folders indexed")
+    assert (name, good) == ("index", True) and detail.startswith("1 folder indexed, ")
 
 
 def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

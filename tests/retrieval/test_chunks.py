@@ -1,6 +1,6 @@
 import pytest
-from foretype_retrieval.chunks import SHOWN_CHARS, chunk_text
-from foretype_retrieval.definitions import Kind
+from foretype_retrieval.chunks import SHOWN_CHARS, _Text, chunk_text
+from foretype_retrieval.definitions import ChunkKind
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +56,7 @@ def test_long_documentation_is_cut_so_that_the_body_is_seen() -> None:
 def test_a_language_without_grammar_is_cut_at_the_margin() -> None:
     text = "".join(f"fun part{number}() {{\n    a\n    b\n    c\n}}\n\n" for number in range(5))
     chunks = chunk_text(text, "plaintext")
-    assert len(chunks) == 5 and all(chunk.kind is Kind.WINDOW for chunk in chunks)
+    assert len(chunks) == 5 and all(chunk.kind is ChunkKind.WINDOW for chunk in chunks)
     assert [text[chunk.start : chunk.end] for chunk in chunks] == [chunk.indexed for chunk in chunks]
 
 
@@ -83,3 +83,25 @@ def test_any_text_gives_ordered_spans_inside_it(text: str, language: str) -> Non
     assert all(0 <= chunk.start <= chunk.end <= len(text) for chunk in chunks)
     assert [chunk.start for chunk in chunks] == sorted(chunk.start for chunk in chunks)
     assert chunk_text(text, language) == chunks
+
+
+class _Counted(bytes):
+    """Counts the bytes that are cut out of it."""
+
+    cut = 0
+
+    def __getitem__(self, place):
+        found = super().__getitem__(place)
+        _Counted.cut += len(found)
+        return found
+
+
+def test_places_in_a_large_file_that_is_not_ascii_are_counted_from_their_lines() -> None:
+    text = "".join(f"def größe_{at}(é): return '🙂' * é  # {'ü' * (at % 7)}\n\n" for at in range(2_000))
+    data = _Counted(text.encode())
+    source = _Text(text, data)
+    places = range(0, len(data), 97)
+    assert [source.offset(at) for at in places] == [len(bytes(data)[:at].decode("utf-8", "replace")) for at in places]
+    assert _Counted.cut < 2 * len(data)
+    names = [chunk.name for chunk in chunk_text(text, "python")]
+    assert names == [f"größe_{at}" for at in range(2_000)]

@@ -1,3 +1,6 @@
+import threading
+import tracemalloc
+
 import numpy as np
 import pytest
 from foretype_retrieval.index import FileState, Index
@@ -80,6 +83,68 @@ def test_a_copy_is_not_changed_by_updates_of_the_other() -> None:
     before, copy = answers(index), index.copy()
     copy.update([entry("a.py", 2)], ["b.py"])
     assert answers(index) == before and answers(copy) != before
+
+
+@settings(max_examples=40, deadline=None)
+@given(events)
+def test_every_copy_keeps_answering_as_it_did(history: list[tuple[bool, list[tuple[str, int]]]]) -> None:
+    index, kept = Index(build([entry("a.py", 1), entry("z.py", 3)], 26)), list[Index]()
+    then: list[object] = []
+    for adds, changed in history:
+        kept.append(index)
+        then.append((index.files(), len(index), answers(index)))
+        index = index.copy()
+        latest = dict(changed)
+        index.update([entry(path, version) for path, version in latest.items()] if adds else [], [] if adds else latest)
+    assert [(one.files(), len(one), answers(one)) for one in kept] == then
+
+
+def test_readers_see_all_of_a_save_or_nothing_of_it_while_it_is_taken_in() -> None:
+    def version(number: int) -> list[FileEntry]:
+        text = f"def now_{number}(value):\n    return value\n"
+        return [make_entry(path, text, FileState(1, number), EMBEDDER) for path in ("a.py", "b/c.py")]
+
+    held = [Index(build(version(0), 26))]
+    over, torn, looked = threading.Event(), list[object](), threading.Semaphore(0)
+
+    def read() -> None:
+        while not over.is_set():
+            index = held[0]
+            hits = search(index, query_of_words("now value"), EMBEDDER, limit=9)
+            names = {hit.found.name for hit in hits}
+            states = {state.mtime_ns for state in index.files().values()}
+            if len(hits) != 2 or names != {f"now_{one}" for one in states}:
+                torn.append((names, states))
+            looked.release()
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(1, 40):
+        fresh = held[0].copy()
+        fresh.update(version(number))
+        fresh.prepare()
+        held[0] = fresh
+        assert looked.acquire(timeout=30)
+    over.set()
+    for reader in readers:
+        reader.join()
+    assert not torn
+
+
+def test_a_save_into_an_index_of_many_files_makes_no_copy_of_their_paths() -> None:
+    index = Index(build([FileEntry(f"folder/{at}.py", 1, 1, [], np.zeros((0, 0))) for at in range(20_000)], 0))
+    index.prepare()
+    tracemalloc.start()
+    try:
+        fresh = index.copy()
+        fresh.update([make_entry("folder/7.py", "def seven():\n    return 7\n", FileState(2, 2), None)])
+        fresh.prepare()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert fresh.files()["folder/7.py"] == FileState(2, 2) and index.files()["folder/7.py"] == FileState(1, 1)
+    assert most < 200_000, "bytes; a table of 20,000 paths takes two million"
 
 
 def test_a_merge_of_many_small_segments_loses_nothing() -> None:

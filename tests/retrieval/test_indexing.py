@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, WorkspaceGoneError
-from foretype_retrieval.indexing import Progress, open_index, refresh_file, update_workspace
+from foretype_retrieval.indexing import IndexingProgress, open_index, refresh_file, update_workspace
 from foretype_retrieval.search import query_of_words, search
 from foretype_retrieval.segment import ARRAYS
 from foretype_retrieval.store import writing
@@ -21,7 +21,7 @@ def names(index, words: str) -> list[str]:
 
 
 def test_a_first_index_holds_every_file_and_is_stored(tmp_path: Path) -> None:
-    root, seen = write_files(tmp_path / "w"), list[Progress]()
+    root, seen = write_files(tmp_path / "w"), list[IndexingProgress]()
     index, report = update_workspace(root, tmp_path / "i", None, progress=seen.append)
     assert report.files == len(FILES) and report.indexed == len(FILES) and report.saved_bytes > 0
     assert set(open_index(tmp_path / "i", None).files()) == set(FILES) == set(index.files())

@@ -2,18 +2,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from foretype_context.prompt.sources import SnippetSource
 from foretype_context.text.document import Document, Snapshot
 from foretype_retrieval.errors import AbsentIndexError, IndexingCancelledError, WorkerError
-from foretype_retrieval.indexing import Progress, open_index
+from foretype_retrieval.indexing import IndexingProgress, open_index
 from foretype_retrieval.source import RetrievalSource, open_source, path_of
 from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of, writing
-from foretype_retrieval.watch import Workspace
+from foretype_retrieval.watch import IndexedFolder
 from foretype_retrieval.worker import run_worker
 from retrieval.workspace import FILES, write_files
 
@@ -24,7 +25,7 @@ def at_end(root: Path, path: str = "pay.py", text: str = PLACE) -> tuple[Snapsho
     return Document((root / path).as_uri(), text, path=path).snapshot(), len(text)
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -32,44 +33,58 @@ def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[tuple[Path, RetrievalSource]]:
-    root = write_files(tmp_path / "w")
-    source = open_source([root], cache_dir=tmp_path / "cache")
+@contextmanager
+def indexed(folder: Path) -> Generator[tuple[Path, RetrievalSource]]:
+    root = write_files(folder / "w")
+    source = open_source([root], cache_dir=folder / "cache")
     until(lambda: bool(source.snippets(*at_end(root), limit=8)))
     yield root, source
     source.close()
 
 
-def test_snippets_name_their_file_and_are_short(opened: tuple[Path, RetrievalSource]) -> None:
-    root, source = opened
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[tuple[Path, RetrievalSource]]:
+    """For a test that changes files."""
+    with indexed(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, RetrievalSource]]:
+    """For all tests that only ask."""
+    with indexed(tmp_path_factory.mktemp("unchanged")) as found:
+        yield found
+
+
+def test_snippets_name_their_file_and_are_short(unchanged: tuple[Path, RetrievalSource]) -> None:
+    root, source = unchanged
     port: SnippetSource = source
     first = port.snippets(*at_end(root), limit=8)[0]
     assert (first.path, first.source_name) == ("shop/cart.py", "imports")
     assert FILES["shop/cart.py"][first.start : first.end].startswith("class Basket") and len(first.text) <= 1_001
 
 
-def test_no_more_than_asked_for(opened: tuple[Path, RetrievalSource]) -> None:
-    root, source = opened
+def test_no_more_than_asked_for(unchanged: tuple[Path, RetrievalSource]) -> None:
+    root, source = unchanged
     assert len(source.snippets(*at_end(root), limit=1)) == 1 and source.snippets(*at_end(root), limit=0) == ()
 
 
-def test_a_document_outside_every_workspace_has_none(opened: tuple[Path, RetrievalSource], tmp_path: Path) -> None:
-    assert opened[1].snippets(*at_end(tmp_path / "elsewhere"), limit=8) == ()
+def test_a_document_outside_every_workspace_has_none(unchanged: tuple[Path, RetrievalSource], tmp_path: Path) -> None:
+    assert unchanged[1].snippets(*at_end(tmp_path / "elsewhere"), limit=8) == ()
 
 
-def test_the_answer_is_the_same_while_a_word_is_typed(opened: tuple[Path, RetrievalSource]) -> None:
-    root, source = opened
+def test_the_answer_is_the_same_while_a_word_is_typed(unchanged: tuple[Path, RetrievalSource]) -> None:
+    root, source = unchanged
     whole = source.snippets(*at_end(root, text=PLACE + "bas"), limit=8)
     assert source.snippets(*at_end(root, text=PLACE + "baske"), limit=8) == whole
 
 
-@pytest.mark.parametrize("text", ["", "\n", "x", "\r\n\r\n", "é🙂" * 50, "from"])
-def test_any_place_in_any_text_can_be_asked(opened: tuple[Path, RetrievalSource], text: str) -> None:
-    root, source = opened
-    snapshot, _ = at_end(root, text=text)
-    for offset in range(len(text) + 1):
-        source.snippets(snapshot, offset, limit=4)
+def test_any_place_in_any_text_can_be_asked(unchanged: tuple[Path, RetrievalSource]) -> None:
+    root, source = unchanged
+    for text in ("", "\n", "x", "\r\n\r\n", "é🙂" * 50, "from"):
+        snapshot, _ = at_end(root, text=text)
+        for offset in range(len(text) + 1):
+            assert len(source.snippets(snapshot, offset, limit=4)) <= 4
 
 
 def test_a_save_is_taken_in(opened: tuple[Path, RetrievalSource]) -> None:
@@ -94,7 +109,7 @@ def test_a_branch_switch_of_many_files_is_followed(tmp_path: Path) -> None:
     write_files(root, {f"m{number}.py": f"def renewed{number}(): pass\n" for number in range(60)})
     subprocess.run([*git, "commit", "-qam", "two"], check=True)
     subprocess.run([*git, "checkout", "-q", "one"], check=True)
-    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
+    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: workspace.index is not None and bool(workspace.index.defining("old7")))
@@ -115,19 +130,19 @@ def test_a_restart_reads_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_workspace_that_disappears_ends_up_empty_and_says_so(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path / "gone", tmp_path / "cache", LazyEmbedder())
+    workspace = IndexedFolder(tmp_path / "gone", tmp_path / "cache", LazyEmbedder())
     workspace.start()
     until(lambda: "not a folder" in workspace.status() and workspace.index is not None)
     assert workspace.index is not None and len(workspace.index) == 0
     workspace.close()
 
 
-def test_the_status_says_how_much_is_indexed(opened: tuple[Path, RetrievalSource]) -> None:
-    assert "4 definitions" in opened[1].status()
+def test_the_status_says_how_much_is_indexed(unchanged: tuple[Path, RetrievalSource]) -> None:
+    assert "4 definitions" in unchanged[1].status()
 
 
 def test_the_process_reports_and_stores(tmp_path: Path) -> None:
-    root, seen = write_files(tmp_path / "w"), list[Progress]()
+    root, seen = write_files(tmp_path / "w"), list[IndexingProgress]()
     report = run_worker(root, tmp_path / "i", progress=seen.append)
     assert report.files == len(FILES) and seen[-1].files_done == len(FILES)
     assert set(open_index(tmp_path / "i", default_embedder()).files()) == set(FILES)

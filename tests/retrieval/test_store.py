@@ -16,13 +16,13 @@ from foretype_retrieval.errors import (
 )
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.indexing import make_entry
-from foretype_retrieval.segment import ARRAYS, Segment, build
+from foretype_retrieval.segment import ARRAYS, IndexSegment, build
 from foretype_retrieval.store import folder_of, load, save, writing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-def segment(count: int = 3) -> Segment:
+def segment(count: int = 3) -> IndexSegment:
     text = "def parse_header(line):\n    return line\n\n\nclass Größe:\n    pass\n"
     return build([make_entry(f"f{number}.py", text, FileState(7, number), None) for number in range(count)], 0)
 

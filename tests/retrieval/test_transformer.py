@@ -67,12 +67,13 @@ def test_nobody_waits_for_an_embedder_that_is_closed_while_they_ask(speaking) ->
             if not closing.ident:
                 closing.start()
                 served.join(0.3)
-            return 0
+            return next(numbers)
 
+    numbers = embedder._numbers
     embedder._numbers = Between()
     with suppress(EmbedderError):  # either is an answer; silence is none
-        embedder._ask(1, ["a"]).result(10)
-    closing.join(10)
+        embedder._ask(1, ["a"]).result(60)
+    closing.join(60)
 
 
 def test_texts_and_questions_go_through_the_process(speaking) -> None:

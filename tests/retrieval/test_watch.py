@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from foretype_retrieval import watch
 from foretype_retrieval.index import Index
-from foretype_retrieval.indexing import Progress, Report, make_entry, open_index, update_workspace
+from foretype_retrieval.indexing import IndexingProgress, UpdateReport, make_entry, open_index, update_workspace
 from foretype_retrieval.scan import Scan, scan
 from foretype_retrieval.source import RetrievalSource, open_source
 from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of
-from foretype_retrieval.watch import Workspace
+from foretype_retrieval.watch import IndexedFolder
 from retrieval.workspace import FILES, write_files
 
 GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@y", "-c", "protocol.file.allow=always")
@@ -34,7 +34,7 @@ def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def defines(workspace: Workspace, name: str) -> bool:
+def defines(workspace: IndexedFolder, name: str) -> bool:
     return workspace.index is not None and bool(workspace.index.defining(name))
 
 
@@ -49,15 +49,15 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def workspace(root: Path, tmp_path: Path) -> Iterator[Workspace]:
-    one = Workspace(root, tmp_path / "cache", LazyEmbedder())
+def workspace(root: Path, tmp_path: Path) -> Iterator[IndexedFolder]:
+    one = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     one.start()
     until(lambda: one.index is not None and len(one.index) > 0)
     yield one
     one.close()
 
 
-def test_an_unsaved_text_counts_and_its_file_again_when_it_is_closed(workspace: Workspace, root: Path) -> None:
+def test_an_unsaved_text_counts_and_its_file_again_when_it_is_closed(workspace: IndexedFolder, root: Path) -> None:
     workspace.edited("shop/cart.py", "def never_saved(): pass\n")
     until(lambda: defines(workspace, "never_saved"))
     assert not defines(workspace, "Basket")
@@ -67,7 +67,7 @@ def test_an_unsaved_text_counts_and_its_file_again_when_it_is_closed(workspace: 
     until(lambda: defines(workspace, "Basket") and not defines(workspace, "never_saved"))
 
 
-def test_what_was_not_saved_is_never_stored(workspace: Workspace, root: Path, tmp_path: Path) -> None:
+def test_what_was_not_saved_is_never_stored(workspace: IndexedFolder, root: Path, tmp_path: Path) -> None:
     workspace.edited("new.py", "def never_saved(): pass\n")
     until(lambda: defines(workspace, "never_saved"))
     write_files(root, {f"m{number}.py": f"def made{number}(): pass\n" for number in range(60)})
@@ -79,23 +79,25 @@ def test_what_was_not_saved_is_never_stored(workspace: Workspace, root: Path, tm
     assert stored.defining("made59") and not stored.defining("never_saved")
 
 
-@pytest.mark.parametrize("path", [".env", "build/x.py", "ignored.py", "sub/ignored_too.py", ".hidden/x.py"])
-def test_what_a_scan_leaves_out_is_left_out_open_or_saved_too(root: Path, tmp_path: Path, path: str) -> None:
-    write_files(root, {".gitignore": "ignored.py\n", "sub/.gitignore": "*_too.py\n", path: "def hidden(): pass\n"})
-    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
+def test_what_a_scan_leaves_out_is_left_out_open_or_saved_too(root: Path, tmp_path: Path) -> None:
+    paths = (".env", "build/x.py", "ignored.py", "sub/ignored_too.py", ".hidden/x.py")
+    hidden = {path: f"def hidden{number}(): pass\n" for number, path in enumerate(paths)}
+    write_files(root, {".gitignore": "ignored.py\n", "sub/.gitignore": "*_too.py\n", **hidden})
+    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
-        workspace.edited(path, "def hidden(): pass\n")
-        workspace.touched(path)
-        assert workspace.wait_idle(30) and not defines(workspace, "hidden")
-        workspace.edited(path, None)
-        assert workspace.wait_idle(30) and not defines(workspace, "hidden")
+        for number, (path, text) in enumerate(hidden.items()):
+            workspace.edited(path, text)
+            workspace.touched(path)
+            assert workspace.wait_idle(30) and not defines(workspace, f"hidden{number}"), path
+            workspace.edited(path, None)
+            assert workspace.wait_idle(30) and not defines(workspace, f"hidden{number}"), path
     finally:
         workspace.close()
 
 
-def test_a_private_key_in_an_open_document_is_not_indexed(workspace: Workspace) -> None:
+def test_a_private_key_in_an_open_document_is_not_indexed(workspace: IndexedFolder) -> None:
     workspace.edited("key.py", "KEY = '''\n-----BEGIN PRIVATE KEY-----\nabc\n'''\ndef hidden(): pass\n")
     assert workspace.wait_idle(30) and not defines(workspace, "hidden")
 
@@ -107,7 +109,7 @@ def test_a_pull_a_reset_and_a_restore_are_followed(tmp_path: Path) -> None:
     git(origin, "commit", "-qm", "one")
     git(tmp_path, "clone", "-q", str(origin), "clone")
     root = tmp_path / "clone"
-    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
+    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -131,7 +133,7 @@ def test_a_work_tree_has_its_git_elsewhere(root: Path, tmp_path: Path) -> None:
     write_files(root, {"shop/cart.py": "class Trolley: pass\n"})
     git(root, "commit", "-qam", "two")
     git(root, "worktree", "add", "-q", "-f", "--detach", str(tmp_path / "tree"), "main")
-    workspace = Workspace(tmp_path / "tree", tmp_path / "cache", LazyEmbedder())
+    workspace = IndexedFolder(tmp_path / "tree", tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -152,7 +154,7 @@ def test_a_damaged_index_is_made_anew_with_one_line(
             data = bytearray(stored.read_bytes())
             data[len(data) // 2] ^= 0xFF
             stored.write_bytes(data)
-        workspace = Workspace(root, cache, LazyEmbedder())
+        workspace = IndexedFolder(root, cache, LazyEmbedder())
         with caplog.at_level(logging.INFO, "foretype_retrieval"):
             caplog.clear()
             workspace.start()
@@ -165,7 +167,7 @@ def test_a_damaged_index_is_made_anew_with_one_line(
 
 def test_a_folder_that_is_deleted_and_comes_back(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.1)
-    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
+    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -183,18 +185,18 @@ def test_a_folder_that_is_deleted_and_comes_back(root: Path, tmp_path: Path, mon
 
 def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w", {f"m{number}.py": "def f(): pass\n" * 200 for number in range(1500)})
-    seen: list[Progress | None] = []
+    seen: list[IndexingProgress | None] = []
 
-    def tell(progress: Progress | None) -> None:
+    def tell(progress: IndexingProgress | None) -> None:
         seen.append(progress)
         if progress is not None and progress.files_done:
             workspace.cancel()
 
-    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder(), on_progress=tell)
+    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder(), on_progress=tell)
     workspace.start()
     try:
         until(lambda: "cancelled" in workspace.status())
-        assert seen[0] == Progress(0, 0, 0) and seen[-1] is None
+        assert seen[0] == IndexingProgress(0, 0, 0) and seen[-1] is None
         workspace.edited("m1.py", "def mine(): pass\n")
         until(lambda: defines(workspace, "mine"))
         assert workspace.index is not None and len(workspace.index.files()) == 1
@@ -204,10 +206,10 @@ def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Pat
 
 def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_files(tmp_path / "w", {f"m{number:03}.py": f"def f{number}(): pass\n" for number in range(120)})
-    runs: list[Report] = []
+    runs: list[UpdateReport] = []
     scans: list[Path] = []
 
-    def worker(root: Path, folder: Path, **_: object) -> Report:
+    def worker(root: Path, folder: Path, **_: object) -> UpdateReport:
         runs.append(update_workspace(root, folder, None)[1])
         return runs[-1]
 
@@ -219,7 +221,7 @@ def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(watch, "run_worker", worker)
     monkeypatch.setattr(watch, "scan", counted)
     monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.01)
-    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace = IndexedFolder(root, tmp_path / "cache", lambda: None)
     workspace.start()
     try:
         until(lambda: defines(workspace, "f50"))
@@ -236,7 +238,7 @@ def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: p
 
 
 def test_a_fault_costs_fresh_answers_and_no_more(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    workspace: IndexedFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watch, "_AFTER_FAULT_S", 0.01)
     with monkeypatch.context() as broken:
@@ -250,7 +252,7 @@ def test_a_fault_costs_fresh_answers_and_no_more(
 
 
 def test_a_fault_in_one_document_loses_no_text_and_delays_no_other(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: IndexedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "_AFTER_FAULT_S", 0.05)
     faults: list[str] = []
@@ -272,7 +274,9 @@ def test_a_fault_in_one_document_loses_no_text_and_delays_no_other(
     assert workspace.wait_idle(30) and "ZeroDivisionError" not in workspace.status()
 
 
-def test_a_fault_that_is_nobodys_loses_no_text_either(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_is_nobodys_loses_no_text_either(
+    workspace: IndexedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watch, "_AFTER_FAULT_S", 0.01)
     with monkeypatch.context() as broken:
         broken.setattr(Index, "prepare", lambda self: 1 / 0)
@@ -282,7 +286,7 @@ def test_a_fault_that_is_nobodys_loses_no_text_either(workspace: Workspace, monk
 
 
 def test_many_open_texts_that_change_at_once_are_all_taken_in(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: IndexedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rename over fifty open files: nothing of it is on disk, where a comparison would look."""
     begun, go_on = threading.Event(), threading.Event()
@@ -314,13 +318,13 @@ def test_a_comparison_does_not_miss_the_file_of_an_open_text(
         scans.append(root)
         return scan(root, *arguments, **options)
 
-    def worker(root: Path, folder: Path, **_: object) -> Report:
+    def worker(root: Path, folder: Path, **_: object) -> UpdateReport:
         runs.append(root)
         return update_workspace(root, folder, None)[1]
 
     monkeypatch.setattr(watch, "scan", counted)
     monkeypatch.setattr(watch, "run_worker", worker)
-    workspace = Workspace(root, tmp_path / "cache", lambda: None, clock=lambda: now_s)
+    workspace = IndexedFolder(root, tmp_path / "cache", lambda: None, clock=lambda: now_s)
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -339,9 +343,39 @@ def test_a_comparison_does_not_miss_the_file_of_an_open_text(
         workspace.close()
 
 
+def test_a_save_waits_for_no_comparison_and_none_forgets_it(
+    workspace: IndexedFolder, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long look at the tree, which listed these files before they were saved, made and deleted."""
+    listed, go_on = threading.Event(), threading.Event()
+
+    def long(root: Path, *arguments: Any, **options: Any) -> Scan:
+        found = scan(root, *arguments, **options)
+        listed.set()
+        while not (go_on.is_set() or options["cancelled"]()):
+            options["pause"]()
+        return found
+
+    monkeypatch.setattr(watch, "scan", long)
+    monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.0)
+    assert listed.wait(60)
+    write_files(root, {"shop/cart.py": "def saved(): pass\n", "shop/new.py": "def made(): pass\n"})
+    (root / "shop/money.py").unlink()
+    for path in ("shop/cart.py", "shop/new.py", "shop/money.py"):
+        workspace.touched(path)
+
+    def is_true() -> bool:
+        return defines(workspace, "saved") and defines(workspace, "made") and not defines(workspace, "format_price")
+
+    until(is_true)
+    monkeypatch.setattr(watch, "_SCAN_EVERY_S", 60.0)
+    go_on.set()
+    assert workspace.wait_idle(60) and is_true()
+
+
 def test_an_index_that_only_memory_holds_knows_what_is_open(root: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no folder")
-    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
+    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     workspace.edited("shop/cart.py", "def never_saved(): pass\n")
     workspace.start()
     try:
@@ -388,10 +422,10 @@ def test_a_folder_that_is_reached_over_a_link(source: RetrievalSource, root: Pat
     until(lambda: bool(source.snippets(snapshot, len(text), limit=3)))
 
 
-@pytest.mark.parametrize("uri", ["untitled:1", "file:///nowhere/x.py", "file://[broken", "", "\0"])
-def test_documents_of_nowhere_are_no_concern(source: RetrievalSource, uri: str) -> None:
-    source.opened(uri, "x")
-    source.changed(uri, "y")
-    source.saved(uri)
-    source.closed(uri)
-    assert source.wait(60) and f"{len(FILES) + 1} definitions" in source.status()
+def test_documents_of_nowhere_are_no_concern(source: RetrievalSource) -> None:
+    for uri in ("untitled:1", "file:///nowhere/x.py", "file://[broken", "", "\0"):
+        source.opened(uri, "x")
+        source.changed(uri, "y")
+        source.saved(uri)
+        source.closed(uri)
+        assert source.wait(60) and f"{len(FILES) + 1} definitions" in source.status(), uri

@@ -9,7 +9,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from foretype_models.artifacts import locate
+from vllm_world.model_folders import write_first_two_layers, write_shipped
 
 HERE = Path(__file__).parent
 _FOUND = importlib.util.find_spec("vllm")
@@ -28,7 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.vllm)
-        item.add_marker(pytest.mark.timeout(300))
         if not INSTALLED:
             item.add_marker(
                 pytest.mark.skip(reason="vLLM is not in this environment: `make test-vllm` runs these tests")
@@ -45,15 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped GGUF file's weights, de-quantised, as vLLM loads them."""
-    from foretype_lab.model_files.export import write_safetensors
-    from foretype_lab.model_files.gguf_file import read_config, read_weights
-
-    shipped = locate()
-    config = read_config(shipped.path)
-    folder = tmp_path_factory.mktemp("vllm") / "model"
-    write_safetensors(read_weights(shipped.path, config), config, shipped.tokenizer_path, folder)
-    return folder
+    return write_shipped(tmp_path_factory.mktemp("vllm") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +55,5 @@ def options(model_folder: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="session")
 def draft_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A draft with the model's tokenizer: the model's own first two layers."""
-    from foretype_lab.engine_bench.first_layers import write_first_layers
-
-    shipped = locate()
-    folder = tmp_path_factory.mktemp("vllm") / "draft"
-    write_first_layers(shipped.path, 2, shipped.tokenizer_path, folder)
-    return folder
+    """A draft with the model's tokenizer."""
+    return write_first_two_layers(tmp_path_factory.mktemp("vllm") / "draft")

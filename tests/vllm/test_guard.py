@@ -28,5 +28,5 @@ def test_a_group_ends_with_who_started_it(how: signal.Signals) -> None:
         shell = psutil.Process(int(starter.stdout.readline()))
         group = [shell, *shell.children()]
         starter.send_signal(how)
-    _, alive = psutil.wait_procs(group, timeout=20)
+    _, alive = psutil.wait_procs(group, timeout=300)
     assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []

@@ -127,7 +127,7 @@ async def ask(http: httpx.AsyncClient, headers: dict[str, str], prompt: list[int
 async def attack(door: Door, rng: random.Random) -> tuple[Seen, Seen]:
     """What is seen of prompts that the victim asked, and of prompts that nobody did."""
     asked, fresh = Seen(), Seen()
-    async with httpx.AsyncClient(base_url=door.url, trust_env=False, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=door.url, trust_env=False, timeout=300) as http:
         for _ in range(PAIRS + 5):
             theirs, nobodys = ([rng.randrange(300, 15_000) for _ in range(PROMPT_TOKENS)] for _ in range(2))
             await ask(http, door.victim, theirs)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -37,6 +40,52 @@ def test_the_parser_of_vllm_takes_it(path: Path) -> None:
         assert transfer.kv_connector_extra_config == given["kv-transfer-config"]["kv_connector_extra_config"]
     if "speculative-config" in given:
         assert arguments.speculative_config == given["speculative-config"]
+    if "cudagraph-capture-sizes" in given:
+        assert arguments.cudagraph_capture_sizes == given["cudagraph-capture-sizes"]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES if path.stem != "cpu"))
+def test_the_bench_for_gpus_hands_each_to_the_engine(name: str, tmp_path: Path) -> None:
+    """`make gpu-bench PROFILES=1`: what the engine is given is what the server would be, on a model of the same shape."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
+
+    given = yaml.safe_load((PROFILES[0].parent / f"{name}.yaml").read_text("utf-8"))
+    made = bench_profiles().arguments_of(name, tmp_path)
+    if made.get("quantization") == "awq_marlin":
+        made["quantization"] = (
+            "awq"  # Marlin's kernels are a GPU's: there vLLM takes an AWQ folder for them, here it does not
+        )
+    arguments = AsyncEngineArgs(**made)
+    model = arguments.create_model_config()
+    assert model.max_model_len == given["max-model-len"]
+    assert (arguments.max_num_seqs, arguments.kv_cache_dtype) == (
+        given["max-num-seqs"],
+        given.get("kv-cache-dtype", "auto"),
+    )
+    speculation = arguments.speculative_config
+    if speculation is not None:
+        build_dynamic_sd_schedule_lookup(
+            speculation["num_speculative_tokens_per_batch_size"],
+            vllm_max_batch_size=arguments.max_num_seqs,
+            vllm_num_speculative_tokens=speculation["num_speculative_tokens"],
+        )
+
+
+def test_the_bench_for_gpus_says_which_cards_a_profile_lacks() -> None:
+    made = bench_profiles()
+    assert sorted(made.names()) == sorted(path.stem for path in PROFILES if path.stem != "cpu")
+    on_l4 = {name for name in made.names() if not made.lacking_for(name, gpus=1, memory_gb=24)}
+    assert on_l4 == {"l4-1.5b", "small-gpu-1.5b", "h100-7b-fp8", "h100-7b-int4", "h100-7b-int8"}
+    assert made.lacking_for("two-h100-32b", gpus=1, memory_gb=80) == "2 GPUs"
+    assert not any(made.lacking_for(name, gpus=8, memory_gb=80) for name in made.names())
+
+
+def bench_profiles() -> Any:
+    folder = str(Path(__file__).parents[2] / "deploy" / "gpu")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module("profiles")
 
 
 def test_a_flag_that_vllm_does_not_have_is_refused(tmp_path: Path) -> None:

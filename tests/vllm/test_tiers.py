@@ -88,7 +88,7 @@ def test_what_is_not_shared_stays_on_the_host(server: RedisServer) -> None:
 def test_a_chunk_whose_time_is_over_is_a_miss(server: RedisServer) -> None:
     with tiers(server.url, ttl_s=1) as world:
         stored(world, KEYS[:2])
-        assert 0 < raw(server).pttl(b"ftk2:ns:" + KEYS[0]) <= 1000
+        assert raw(server).pttl(b"ftk2:ns:" + KEYS[0]) in range(-2, 1001)  # -2: it is over already
         world.forget_host()
         wait(lambda: not raw(server).exists(b"ftk2:ns:" + KEYS[0]), "it does not expire")
         time.sleep(2.1)  # what is known of a key is believed for two seconds

@@ -75,7 +75,7 @@ async def ask(engine: VllmEngine, seed: int, tenant: str) -> tuple[int, list[int
             origin=origin(tenant),
         )
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         chunks = [chunk async for chunk in stream]
     return chunks[0].cached_tokens or 0, [token for chunk in chunks for token in chunk.token_ids]
 
@@ -88,7 +88,7 @@ async def forget(engine: VllmEngine, *, host: bool) -> None:
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], what: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while True:
             held = condition()
             if await held if isinstance(held, Awaitable) else held:

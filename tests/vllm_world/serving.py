@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -18,16 +21,16 @@ from vllm_world.guard import Guard
 __all__ = ["BLOCK", "VllmServe"]
 
 BLOCK = 32
-START_S = 240.0
+START_S = 600.0
 
 
 class VllmServe:
     """A server on a port of its own, which it keeps; ready when `start` returns, and gone with this process at the latest.
 
-    `folder` holds its log.
+    `folder` holds its log; `transfer` is its `--kv-transfer-config`.
     """
 
-    def __init__(self, model: Path, folder: Path) -> None:
+    def __init__(self, model: Path, folder: Path, *, transfer: Mapping[str, Any] | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -42,6 +45,8 @@ class VllmServe:
             *("--scheduling-policy", "priority", "--enable-prompt-tokens-details", "--enable-scale-out"),
             *("--kv-events-config", f'{{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"{self.events}"}}'),
         ]
+        if transfer is not None:
+            self._command += ["--kv-transfer-config", json.dumps(transfer)]
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: Guard | None = None
 
@@ -81,10 +86,10 @@ class VllmServe:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(30)
+                self._process.wait(300)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(300)
         self._process = None
         if self._guard is not None:
             self._guard.close()

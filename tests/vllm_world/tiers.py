@@ -30,7 +30,7 @@ from vllm.v1.kv_offload.config import (
 
 CHUNK_BYTES = 4096
 CHUNK_TOKENS = 32
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 _SALT = b"s" * 32
 SECRET = tier_secret(_SALT)
 

@@ -8,18 +8,30 @@ cycles: reference counts free the rest at once.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import gc
 from collections.abc import Callable, Generator
 from typing import Final
 
-__all__ = ["IDLE_S", "calm_collector", "collect_when_idle"]
+__all__ = ["IDLE_S", "calm_collector", "collect_when_idle", "spare_start_and_end"]
 
 IDLE_S: Final = 5.0
 _YOUNG_OBJECTS: Final = 20_000
 _OLDER_OBJECTS: Final = 400_000
 _OLD_RUNS: Final = 50
 _HARDLY_EVER: Final = 100_000
+_WHILE_STARTING: Final = (100_000, 20, 100)
+
+
+def spare_start_and_end() -> None:
+    """To be called where a process begins, before it imports much.
+
+    What modules bring is no garbage: looking through it while they are imported, and once more when Python ends, was 0.1 to 0.2 s of
+    the 0.95 s of processor time of a gateway that started and stopped, and with a database 0.5 of 1.7.
+    """
+    gc.set_threshold(*_WHILE_STARTING)
+    atexit.register(gc.freeze)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Messages of the wire protocol `/v1/stream`, version 1 (design, section 3).
+"""Messages of the wire protocol `/v1/stream`, version 1.
 
 Binary frames carry MessagePack and text frames JSON, with the same keys and one kind per connection. Unknown fields are
 ignored, an unknown `type` is `invalid_request`. Both ends import this module; it costs msgspec alone.
@@ -83,7 +83,7 @@ class Finish(StrEnum):
 
 
 class ErrorCode(StrEnum):
-    """Every refusal a gateway can express on the wire (design, section 7)."""
+    """Every refusal a gateway can express on the wire."""
 
     INVALID_REQUEST = "invalid_request"
     TOKENIZER_MISMATCH = "tokenizer_mismatch"

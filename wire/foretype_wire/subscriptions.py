@@ -1,4 +1,4 @@
-"""Who wants to be told of something: any number of them, none in another's way."""
+"""Subscriptions: any number of functions that are called when something happens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Told = ParamSpec("_Told")
 
 
 class Subscribers(Generic[_Told]):
-    """Told in the order in which they came, in the turn in which it happens; what one of them raises reaches whoever tells."""
+    """Functions that are called at once, in the order of subscription; what one of them raises reaches the caller."""
 
     def __init__(self) -> None:
         self._all: dict[object, Callable[_Told, object]] = {}

@@ -3,7 +3,7 @@
 Both ends import this module; it costs msgspec alone. Events name ids, times, lengths and labels, never source text. The one
 exception is `sample`, which a client sends only where its gateway's tenant has opted in, and never writes to its spool.
 
-Source of the events and of every definition: research on evaluation, section 5.1 ("Events") and section 4.1:
+Definitions of what is made of them: docs/telemetry.md. Where they come from:
 
 `opportunity → request → result → display → accept | dismiss → survive`
 

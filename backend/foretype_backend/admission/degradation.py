@@ -11,6 +11,9 @@ Each tenant stands on a rung of its own. Shedding (`pressure`) moves those alone
 the tenant that floods, an engine that is too small for what all ask moves all. So do refused requests; a tenant within its part moves
 by them only when half of its own are refused, which the fair turns of admission should never let happen.
 
+Free customers go first: none that pays goes down a rung before all of the free ones are on the next lower one (or the last), whatever
+they ask, and none of those comes up before it. They share a place, the *free tier*'s; one that asks too much has its own besides.
+
 A rung down takes two seconds of trouble, a rung up five seconds of calm, so that profiles do not flutter.
 """
 
@@ -25,7 +28,7 @@ from foretype_context.prompt.profile import Profile, Service
 
 from foretype_backend.admission.tenant_demand import Demand, TenantLoad, heavy
 
-__all__ = ["RUNGS", "Ladder", "profile_at"]
+__all__ = ["FREE_TIER", "RUNGS", "Ladder", "profile_at"]
 
 _LOOK_S: Final = 0.5
 _DOWN_S: Final = 2.0
@@ -35,14 +38,17 @@ _MANY_REFUSED: Final = 0.1
 _MOST_REFUSED: Final = 0.5
 RUNGS: Final = tuple(Service)
 """From the full service downwards."""
+FREE_TIER: Final = "free tier"
+"""What all free tenants share, where tenants are named; no tenant has a blank in its name."""
 
 
 class _Place:
     """Where one tenant stands, and where it is about to go."""
 
-    __slots__ = ("rung", "since_s", "toward")
+    __slots__ = ("free", "rung", "since_s", "toward")
 
-    def __init__(self) -> None:
+    def __init__(self, *, free: bool = False) -> None:
+        self.free = free
         self.rung = self.toward = Service.FULL
         self.since_s: float | None = None
 
@@ -67,7 +73,7 @@ class _Place:
 
 
 class Ladder:
-    """On which rung each tenant is. Who is on the highest one and asks no more than its part is not remembered."""
+    """On which rung each tenant is. A tenant on the highest one that asks no more than its part is not remembered."""
 
     def __init__(self) -> None:
         self._demand = Demand()
@@ -77,13 +83,18 @@ class Ladder:
     def __repr__(self) -> str:
         return f"<Ladder: {len(self.below)} tenants below {Service.FULL}>"
 
-    def rung(self, tenant: str) -> Service:
-        place = self._places.get(tenant)
+    def rung(self, tenant: str, *, free: bool = False) -> Service:
+        """Of a tenant; `free`: it pays nothing."""
+        own, shared = self._rung_of(tenant), self._rung_of(FREE_TIER)
+        return max(own, shared, key=RUNGS.index) if free else own
+
+    def _rung_of(self, name: str) -> Service:
+        place = self._places.get(name)
         return Service.FULL if place is None else place.rung
 
     @property
     def below(self) -> dict[str, Service]:
-        """Tenants that are not fully served, and their rungs."""
+        """Tenants that are not fully served, and their rungs; all free ones together as `FREE_TIER`."""
         return {name: place.rung for name, place in self._places.items() if place.rung is not Service.FULL}
 
     @property
@@ -96,12 +107,14 @@ class Ladder:
         """Somebody is not fully served, or about not to be: time has to go on."""
         return bool(self._places)
 
-    def decided(self, tenant: str, *, weight: float, tokens: int, interactive: bool, shed: bool) -> None:
+    def decided(
+        self, tenant: str, *, weight: float, tokens: int, interactive: bool, shed: bool, free: bool = False
+    ) -> None:
         """Admission let a request start, or refused it; `tokens` as in its turns."""
-        self._demand.decided(tenant, weight=weight, tokens=tokens, interactive=interactive, shed=shed)
+        self._demand.decided(tenant, weight=weight, tokens=tokens, interactive=interactive, shed=shed, free=free)
 
     def turn(self, *, level: int, highest: int, now: float) -> frozenset[str]:
-        """Look at the load; tenants whose rung changed. `level` and `highest` are those of shedding (`pressure`).
+        """Look at the load; tenants whose rung changed, and `FREE_TIER`. `level` and `highest` are those of shedding (`pressure`).
 
         Costs O(tenants) twice a second while there is trouble, and O(1) else.
         """
@@ -110,15 +123,45 @@ class Ladder:
         if now - self._looked_s < _LOOK_S or not (trouble or self._places):
             return frozenset()
         self._looked_s = now
-        wanted = _wanted(self._demand.loads(), level=level, highest=highest)
+        loads = self._demand.loads()
+        wanted = _wanted(loads, level=level, highest=highest)
+        for tenant in wanted:
+            self._places.setdefault(tenant, _Place()).free = loads[tenant].free
         changed: set[str] = set()
-        for tenant in {*wanted, *self._places}:
-            place = self._places.setdefault(tenant, _Place())
-            if place.turn(wanted.get(tenant, Service.FULL), now):
+        if self._turn_free(wanted, about=any(load.free for load in loads.values()), now=now):
+            changed.add(FREE_TIER)
+        for tenant, place in list(self._places.items()):
+            if tenant != FREE_TIER and place.turn(self._not_before_free(place, wanted.get(tenant, Service.FULL)), now):
                 changed.add(tenant)
             if place.idle:
                 del self._places[tenant]
         return frozenset(changed)
+
+    def _turn_free(self, wanted: Mapping[str, Service], *, about: bool, now: float) -> bool:
+        """Move all free tenants to where those that pay want to go, and a rung lower; True when they moved."""
+        paid = {name: RUNGS.index(place.rung) for name, place in self._places.items() if not place.free}
+        most = max((max(at, RUNGS.index(wanted.get(name, Service.FULL))) for name, at in paid.items()), default=0)
+        if FREE_TIER not in self._places and not (about and most):
+            return False
+        shared = self._places.setdefault(FREE_TIER, _Place(free=True))
+        least = _behind(max(paid.values(), default=0))
+        if RUNGS.index(shared.rung) < RUNGS.index(least):  # the first free one came when others were degraded already
+            shared.rung, shared.since_s = least, None
+            return True
+        return shared.turn(_behind(most), now)
+
+    def _not_before_free(self, place: _Place, wanted: Service) -> Service:
+        """As far down as a tenant may go towards the wanted rung while the free ones are where they are."""
+        shared = self._places.get(FREE_TIER)
+        if place.free or shared is None or shared.rung is RUNGS[-1]:
+            return wanted
+        lowest = max(RUNGS.index(place.rung), RUNGS.index(shared.rung) - 1)
+        return RUNGS[min(RUNGS.index(wanted), lowest)]
+
+
+def _behind(paid: int) -> Service:
+    """Where free tenants are when one that pays is on that rung, counted from the full service."""
+    return RUNGS[min(paid + 1, len(RUNGS) - 1)] if paid else Service.FULL
 
 
 def _wanted(loads: Mapping[str, TenantLoad], *, level: int, highest: int) -> dict[str, Service]:

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from foretype_backend.admission.limits import Budgets
 
-__all__ = ["Ask", "LeaseStatistics", "Leases"]
+__all__ = ["LeaseRequest", "LeaseStatistics", "Leases"]
 
 _SMOOTHING: Final = 0.3
 
 
-class Ask(NamedTuple):
+class LeaseRequest(NamedTuple):
     """What is asked of the ledger for one budget. `want` below zero gives back; `owed` was spent while it was away."""
 
     name: str
@@ -48,19 +48,21 @@ class Leases:
     def __repr__(self) -> str:
         return f"<Leases: {len(self._rates)} budgets, {sum(self._owed.values()):.0f} tokens owed>"
 
-    def asks(self, now: float) -> list[Ask]:
+    def asks(self, now: float) -> list[LeaseRequest]:
         """What to ask now: nothing for budgets that neither lack nor have too much."""
-        for name, budget in self._budgets.lease(now):
+        for name, budget, taken in self._budgets.lease(now):
+            if taken > 0:  # the first request was served before the ledger was asked
+                self._owed[name] = self._owed.get(name, 0.0) + taken
             # Half a slice in advance, which is owed: nobody is refused because the ledger's first answer is on its way.
             self._give(name, min(budget.burst_tokens, budget.tokens_per_s * self._slice_s / 2))
-        asks: list[Ask] = []
+        asks: list[LeaseRequest] = []
         for name, (budget, lacks) in self._budgets.needs(self._slice_s).items():
             owed = self._owed.get(name, 0.0)
             if abs(lacks) >= 1.0 or owed:
-                asks.append(Ask(name, budget.tokens_per_s, budget.burst_tokens, lacks, owed))
+                asks.append(LeaseRequest(name, budget.tokens_per_s, budget.burst_tokens, lacks, owed))
         return asks
 
-    def answered(self, asks: Sequence[Ask], grants: Mapping[str, float], now: float) -> None:
+    def answered(self, asks: Sequence[LeaseRequest], grants: Mapping[str, float], now: float) -> None:
         """The ledger granted (or took back) so much of each that was asked for."""
         elapsed_s = max(now - self._at_s, 1e-3)
         for ask in asks:
@@ -76,7 +78,7 @@ class Leases:
         """There was nothing to ask: this time is part of nobody's average, and says nothing of the ledger."""
         self._at_s = self._answered_s = now
 
-    def away(self, asks: Sequence[Ask], now: float) -> None:
+    def away(self, asks: Sequence[LeaseRequest], now: float) -> None:
         """The ledger did not answer: the last lease goes on at its average rate, and is owed."""
         elapsed_s = max(0.0, now - self._at_s)
         for ask in asks:

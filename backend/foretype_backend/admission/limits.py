@@ -2,7 +2,7 @@
 
 A request reserves what it may use at most (prompt and `max_tokens`) from every budget it falls under, all or none: first by the length of
 its texts, before anything is done for it, then, once they are counted, exactly. When it is over it
-settles what it did use, nothing where it never ran; saying it twice does no harm. A budget is a bucket that fills at a rate up to
+settles what it did use, nothing if it never ran; settling twice does no harm. A budget is a bucket that fills at a rate up to
 a burst, so that a quiet minute pays for a busy one. What was used beyond a reservation is taken all the same: the bucket goes into
 debt, and the next request waits for it.
 """
@@ -171,13 +171,19 @@ class Budgets:
                 bucket.used += used_tokens
                 bucket.fill(now)
 
-    def lease(self, now: float) -> list[tuple[str, Budget]]:
-        """From now on levels are granted from outside (:meth:`grant`) and do not fill by themselves. Returns the new ones."""
-        fresh: list[tuple[str, Budget]] = []
+    def lease(self, now: float) -> list[tuple[str, Budget, float]]:
+        """From now on levels are granted from outside (:meth:`grant`) and do not fill by themselves.
+
+        Returns:
+            the new ones, with the tokens that were taken from each until now.
+        """
+        fresh: list[tuple[str, Budget, float]] = []
         for name, bucket in self._buckets.items():
             if not bucket.leased:
-                bucket.leased, bucket.level, bucket.at_s = True, min(bucket.level, 0.0), now
-                fresh.append((name, bucket.budget))
+                bucket.fill(now)
+                taken = bucket.budget.burst_tokens - max(0.0, bucket.level)
+                bucket.leased, bucket.level = True, min(bucket.level, 0.0)
+                fresh.append((name, bucket.budget, taken))
         return fresh
 
     def needs(self, slice_s: float) -> dict[str, tuple[Budget, float]]:

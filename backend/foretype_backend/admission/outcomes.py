@@ -1,4 +1,4 @@
-"""Every outcome a request can have, and how each door says it (design, section 7).
+"""Every outcome a request can have, and how each door says it.
 
 One table, so that the WebSocket and the HTTP doors never disagree. A :class:`Reason` says how a request ended, a
 :class:`Decision` what admission decided about it; each is also the label of its metric.
@@ -27,6 +27,7 @@ from typing import Final
 from foretype_wire.messages import ErrorCode, Finish
 
 __all__ = [
+    "CODES",
     "FINISHES",
     "HTTP_STATUS",
     "SHED",
@@ -39,7 +40,24 @@ __all__ = [
 
 
 class Reason(StrEnum):
-    """Why a request ended; the label of `foretype_requests_total`."""
+    """Why a request ended; the label of `foretype_requests_total`.
+
+    Attributes:
+        end_of_middle: The model ended the text.
+        stop: A stop rule ended it.
+        length: It has as many tokens as it may have.
+        cancelled: The client withdrew it.
+        superseded: The client named it in `supersedes` of a later one.
+        document_limit: A third interactive request of one document withdrew it.
+        disconnected: The connection ended.
+        expired: Its deadline passed before the first token.
+        rate_limited: The tenant, team or user is over its budget.
+        overloaded: It was shed, or a queue was full.
+        invalid: A frame or a field is wrong; the field is named.
+        mismatch: The prompt was made with another tokenizer.
+        engine_lost: The engine went away, and did not come back in time.
+        fault: A fault of the gateway's own, which its log names.
+    """
 
     END_OF_MIDDLE = "end_of_middle"
     STOP = "stop"
@@ -84,7 +102,7 @@ HTTP_STATUS: Final = {
 }
 """Status of the HTTP doors where nothing was generated; every other reason is 200."""
 
-_CODES: Final = {
+CODES: Final = {
     Reason.EXPIRED: ErrorCode.EXPIRED,
     Reason.RATE_LIMITED: ErrorCode.RATE_LIMITED,
     Reason.OVERLOADED: ErrorCode.OVERLOADED,
@@ -112,6 +130,8 @@ class Decision(StrEnum):
     PREDICTED_LATE = "predicted_late"
     LATE_IN_QUEUE = "late_in_queue"
     CLASS_SHED = "class_shed"
+    FREE_SHED = "free_shed"
+    KV_FULL = "kv_full"
 
 
 _REASONS: Final = {
@@ -132,6 +152,8 @@ SHED: Final = frozenset(
         Decision.PREDICTED_LATE,
         Decision.LATE_IN_QUEUE,
         Decision.CLASS_SHED,
+        Decision.FREE_SHED,
+        Decision.KV_FULL,
     }
 )
 """Decisions against a request because of load alone."""
@@ -154,4 +176,4 @@ class Refusal:
 
 def refusal(reason: Reason, message: str, *, field: str | None = None, retry_after_ms: float | None = None) -> Refusal:
     """The refusal for `reason`. Raises KeyError for a reason that ends with `done`."""
-    return Refusal(code=_CODES[reason], message=message, field=field, retry_after_ms=retry_after_ms)
+    return Refusal(code=CODES[reason], message=message, field=field, retry_after_ms=retry_after_ms)

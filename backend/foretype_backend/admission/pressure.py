@@ -2,7 +2,7 @@
 
 Shedding has levels: level n sheds the n lowest classes. It rises by one step while a class's p99 is above `refuse_share` of its
 objective, and falls by one step when all are below `resume_share` (hysteresis). Classes above the one in trouble are never
-touched, and interactive work is never refused as a class: at the last level it is only hardly queued any more.
+touched, and interactive work of paying customers is never refused as a class: at the last level it is only hardly queued any more.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class RollingP99:
         """Half a second has passed."""
         self._buckets.append({})
 
-    def p99_s(self) -> float | None:
-        """None with too few samples to say anything."""
+    def p99_s(self, least: int = _MIN_SAMPLES) -> float | None:
+        """None with fewer samples than `least`; with 1 it is the slowest where they are few."""
         cells: dict[int, int] = {}
         for bucket in self._buckets:
             for cell, count in bucket.items():
                 cells[cell] = cells.get(cell, 0) + count
         total = sum(cells.values())
-        if total < _MIN_SAMPLES:
+        if total < least:
             return None
         above = total * 0.01
         for cell in sorted(cells, reverse=True):
@@ -125,16 +125,19 @@ class Pressure:
         """Requests wait, or nearly every slot is taken: only then is a slow answer a sign of load."""
         self._busy = True
 
-    def sheds(self, class_: RequestClass) -> bool:
-        return class_ is not RequestClass.INTERACTIVE and class_ in LOWEST_FIRST[: self.level]
+    def spare_steps(self, class_: RequestClass, *, behind: bool = False) -> int:
+        """0 where a class is not shed; else how far below the level it is: so much idle room must it leave to start at all.
 
-    def spare_steps(self, class_: RequestClass) -> int:
-        """0 where a class is not shed; else how far below the level it is: so much idle room must it leave to start at all."""
-        return self.level - LOWEST_FIRST.index(class_) if self.sheds(class_) else 0
+        Args:
+            behind: of a free customer beside paying ones: whatever it asks for is as low as the lowest class.
+        """
+        if behind:
+            return self.level
+        return 0 if class_ is RequestClass.INTERACTIVE else max(0, self.level - LOWEST_FIRST.index(class_))
 
-    @property
-    def queues_interactive(self) -> bool:
-        return self.level < self.highest
+    def queues_interactive(self, *, behind: bool = False) -> bool:
+        """Whether such work may wait for long; `behind` as above, which is not to make others late."""
+        return self.level < (1 if behind else self.highest)
 
     def turn(self, now: float) -> bool:
         """Look at the objectives, twice a second at most; True when the level changed."""
@@ -156,6 +159,11 @@ class Pressure:
             self.level = max(0, self.level - 1)
         self._busy = False
         return self.level != before
+
+    def recent_ms(self) -> dict[str, float]:
+        """p99 by class of the last two seconds, for scaling: with few answers the slowest of them."""
+        found = {class_.value: window.p99_s(1) for class_, window in self._windows.items()}
+        return {name: p99 * 1000 for name, p99 in found.items() if p99 is not None}
 
     def statistics(self) -> PressureStatistics:
         found = {class_.value: window.p99_s() for class_, window in self._windows.items()}

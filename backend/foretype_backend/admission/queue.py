@@ -2,9 +2,9 @@
 
 Between tenants it is deficit round robin (Shreedhar and Varghese, 1995): a tenant's turn adds `quantum x weight` tokens to what it
 may spend, and a request starts when its cost is covered, so that shares are in tokens and not in requests. A tenant that had
-nothing waiting goes before those that have (as in FQ-CoDel, RFC 8290): who asks seldom waits for one slot, not for a round. One whose
-queue has run empty keeps its place until its turn comes, so that asking one by one gains nothing. Every operation costs O(1), but
-:meth:`ClassQueue.pop` and :meth:`ClassQueue.heaviest` O(tenants) at worst.
+nothing waiting goes before those that have (as in FQ-CoDel, RFC 8290): a tenant that asks seldom waits for one slot,
+not for a round. One whose queue has run empty keeps its place until its turn comes, so that asking one by one gains
+nothing. Every operation costs O(1), but :meth:`ClassQueue.pop` and :meth:`ClassQueue.heaviest` O(tenants) at worst.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         uncached_tokens: prompt tokens that have to be computed, as far as is known.
+        kv_tokens: of cache memory that it may come to hold.
+        free: its tenant pays nothing, and stands behind those that do.
         cost_tokens: what a start takes of the tenant's share.
         objective_s: promised time to first token; None where none is.
     """
@@ -38,7 +40,9 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     tenant: str = ""
     weight: float = 1.0
+    free: bool = False
     uncached_tokens: int = 0
+    kv_tokens: int = 0
     cost_tokens: int = 1
     objective_s: float | None = None
     arrived: float = 0.0

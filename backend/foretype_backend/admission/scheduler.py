@@ -13,7 +13,11 @@ of :class:`Scheduler`, and what must happen outside (start, refuse, stop) comes 
 6. *Reserved slots*: a class never takes the slots that are kept for a higher one.
 7. *Headroom*: while several tenants are about, one that holds its part leaves the last slots to those that hold less, and what is
    within a tenant's part is queued although others have driven the gateway to where such work is not (`shares`).
-8. *Full queue*: of the lowest class the tenant with most in the queue for its weight gives one up, the arrival if it is that one's.
+8. *Memory*: what the engines' cache memory cannot hold beside what it holds is refused on arrival: it would be computed twice.
+9. *Full queue*: of the lowest class the tenant with most in the queue for its weight gives one up, the arrival if it is that one's.
+10. *Free customers* are behind paying ones within a class: they start when no paying one of it waits, are shed as the lowest class is
+    whatever they ask, give up the queue first, and after a paying customer was refused for the load no free one of that class or a lower
+    one starts for two seconds. So in what a paying customer is refused a free one is refused too.
 
 A stopped request keeps its slot until it has left (:meth:`Scheduler.leave`): the engine still works for it until then.
 
@@ -22,14 +26,14 @@ An event costs O(live of its document) + O(tenants); :meth:`Scheduler.tick` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
 from foretype_wire.messages import RequestClass
 
-from foretype_backend.admission.outcomes import Decision, Reason, reason_of
+from foretype_backend.admission.outcomes import SHED, Decision, Reason, reason_of
 from foretype_backend.admission.pressure import Pressure, Rates
 from foretype_backend.admission.queue import ClassQueue, Ticket
 from foretype_backend.admission.tenant_shares import Shares
@@ -43,6 +47,8 @@ _SPARE_IN: Final = 16
 """Of the slots, one in so many must lie idle, for every step that a class is below the shedding level, for it to start all the same."""
 _SHORT_WAIT: Final = 0.125
 """Of an objective: so long interactive work may wait at the last level, or a few slots would idle between two arrivals."""
+_FREE_AFTER_S: Final = 2.0
+"""So long after a paying customer was refused free ones are: the window that objectives are watched in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +116,27 @@ class Scheduler:
 
     Args:
         pressure: watches objectives; None sheds nothing early.
+        can_admit: whether the engines have memory for so many tokens more.
     """
 
-    def __init__(self, limits: SlotLimits | None = None, pressure: Pressure | None = None) -> None:
+    def __init__(
+        self,
+        limits: SlotLimits | None = None,
+        pressure: Pressure | None = None,
+        *,
+        can_admit: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        self.can_admit = can_admit
         self.limits = limits or SlotLimits()
         self.pressure = pressure
         self.rates = Rates()
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Ticket] = {}
         self.shares = Shares()
-        self._queues = {class_: ClassQueue() for class_ in RequestClass}
+        self._queues = {(class_, free): ClassQueue() for class_ in RequestClass for free in (False, True)}
+        """In the order in which slots are given."""
+        self._paid_shed_s: dict[RequestClass, float] = {}
+        """When a paying customer's request of a class was refused for the load."""
         self._running_of = dict.fromkeys(RequestClass, 0)
         self._of_session: dict[str, dict[str, None]] = {}
         self._of_document: dict[tuple[str, str], dict[str, None]] = {}
@@ -147,42 +164,42 @@ class Scheduler:
         if ticket.key in self._running or ticket.key in self._waiting:
             raise ValueError(f"request key {ticket.key!r} is live already; keys must be unique")
         effects: list[Effect] = []
-        self.shares.asked(ticket.tenant, ticket.weight, now)
+        self.shares.asked(ticket.tenant, ticket.weight, now, free=ticket.free)
         refused = self._refusal(ticket, now)
         if refused is not None:
-            effects.append(Refuse(ticket.key, refused))
+            self._refuse(ticket, refused, now, effects)
             self._fill(now, effects)
             return effects
         if ticket.class_ is RequestClass.INTERACTIVE and ticket.document:
-            self._make_room_in_document(ticket, effects)
-        if not self._waiting and self._available(ticket):
+            self._make_room_in_document(ticket, now, effects)
+        if self._nobody_before(ticket) and self._available(ticket):
             self._remember(ticket)
             self._start(ticket, now, effects, Decision.STARTED)
             return effects
         if len(self._waiting) >= self.limits.max_waiting and len(self._running) >= self.limits.max_running:
             victim = self._victim(ticket)
             if victim is None:
-                effects.append(Refuse(ticket.key, Decision.QUEUE_FULL))
+                self._refuse(ticket, Decision.QUEUE_FULL, now, effects)
                 return effects
-            self._end(victim.key, Decision.DISPLACED, effects)
+            self._end(victim.key, Decision.DISPLACED, now, effects)
         self._remember(ticket)
         self._waiting[ticket.key] = ticket
-        self._queues[ticket.class_].push(ticket)
+        self._queues[ticket.class_, ticket.free].push(ticket)
         self._waiting_tokens += ticket.uncached_tokens
         self._fill(now, effects)
         return effects
 
     def supersede(self, key: str, session: str, now: float) -> list[Effect]:
-        """Another request of the session comes in its place; nothing where it is none of the session's."""
+        """Another request of the session takes its place; does nothing if the request is not of that session."""
         effects: list[Effect] = []
         if key in self._of_session.get(session, ()):
-            self._end(key, Decision.SUPERSEDED, effects)
+            self._end(key, Decision.SUPERSEDED, now, effects)
             self._fill(now, effects)
         return effects
 
     def cancel(self, key: str, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        self._end(key, Decision.CANCELLED, effects)
+        self._end(key, Decision.CANCELLED, now, effects)
         self._fill(now, effects)
         return effects
 
@@ -190,7 +207,7 @@ class Scheduler:
         """End everything of a session."""
         effects: list[Effect] = []
         for key in list(self._of_session.get(session, ())):
-            self._end(key, Decision.DISCONNECTED, effects)
+            self._end(key, Decision.DISCONNECTED, now, effects)
         self._fill(now, effects)
         return effects
 
@@ -228,18 +245,24 @@ class Scheduler:
         for ticket in list(self._waiting.values()):
             refused = self._late(ticket, now)
             if refused is not None:
-                self._end(ticket.key, refused, effects)
+                self._end(ticket.key, refused, now, effects)
         self._fill(now, effects)
         return effects
 
     def _refusal(self, ticket: Ticket, now: float) -> Decision | None:
         """Why an arrival is refused; None when it may wait or start."""
-        free = not self._waiting and self._available(ticket)
+        if not self.can_admit(ticket.kv_tokens):
+            return Decision.KV_FULL
+        if self._behind_refused(ticket, now):
+            return Decision.FREE_SHED
+        free = self._nobody_before(ticket) and self._available(ticket)
         modest = self.shares.modest(ticket.tenant, self.limits.max_running)
+        behind = ticket.free and self.shares.paid_about
         if self.pressure is not None:
             if not free or len(self._running) >= _BUSY_SHARE * self.limits.max_running:
                 self.pressure.busy()
-            spare = self.pressure.spare_steps(ticket.class_) * max(1, self.limits.max_running // _SPARE_IN)
+            steps = self.pressure.spare_steps(ticket.class_, behind=behind)
+            spare = steps * max(1, self.limits.max_running // _SPARE_IN)
             if spare and not modest and not (free and self._free(ticket.class_) > spare):
                 return Decision.CLASS_SHED
         wait_s = self._predicted_wait_s(ticket, free=free)
@@ -249,7 +272,7 @@ class Scheduler:
             return None
         if wait_s > self.limits.refuse_share * ticket.objective_s:
             return Decision.PREDICTED_LATE
-        if self.pressure.queues_interactive or modest:
+        if self.pressure.queues_interactive(behind=behind) or modest:
             return None
         return Decision.PREDICTED_LATE if wait_s > _SHORT_WAIT * ticket.objective_s else None
 
@@ -259,14 +282,17 @@ class Scheduler:
         if free:
             return engine_s
         ahead = 0
-        for class_, queue in self._queues.items():
-            if PRIORITY[class_] <= PRIORITY[ticket.class_]:
+        own = PRIORITY[ticket.class_], ticket.free
+        for (class_, behind), queue in self._queues.items():
+            if (PRIORITY[class_], behind) <= own:
                 ahead += min(len(queue), (queue.waiting_of(ticket.tenant) + 1) * max(1, queue.tenants))
         return self.rates.wait_s(ahead, self.limits.max_running)
 
     def _late(self, ticket: Ticket, now: float) -> Decision | None:
         if now + self.rates.prefill_s(ticket.uncached_tokens) > ticket.deadline:
             return Decision.EXPIRED_WAITING
+        if self._behind_refused(ticket, now):
+            return Decision.FREE_SHED
         if self.pressure is None or ticket.objective_s is None:
             return None
         return Decision.LATE_IN_QUEUE if now - ticket.arrived > self.limits.refuse_share * ticket.objective_s else None
@@ -274,7 +300,7 @@ class Scheduler:
     def _fill(self, now: float, effects: list[Effect]) -> None:
         if not self._waiting:
             return
-        for class_, queue in self._queues.items():
+        for (class_, _), queue in self._queues.items():
             while (free := self._free(class_)) > 0:
                 ticket = queue.pop(lambda tenant, free=free: free > self._headroom(tenant))
                 if ticket is None:
@@ -286,7 +312,26 @@ class Scheduler:
                     self._start(ticket, now, effects, Decision.STARTED_AFTER_WAIT)
                 else:
                     self._forget(ticket)
-                    effects.append(Refuse(ticket.key, refused))
+                    self._refuse(ticket, refused, now, effects)
+
+    def _refuse(self, ticket: Ticket, decision: Decision, now: float, effects: list[Effect]) -> None:
+        """It ends without having started."""
+        if decision in SHED and not ticket.free:
+            self._paid_shed_s[ticket.class_] = now
+        effects.append(Refuse(ticket.key, decision))
+
+    def _behind_refused(self, ticket: Ticket, now: float) -> bool:
+        """Whether a paying customer was refused just now in what this free one asks for, or in a higher class."""
+        return ticket.free and any(
+            now - at < _FREE_AFTER_S and PRIORITY[class_] <= PRIORITY[ticket.class_]
+            for class_, at in self._paid_shed_s.items()
+        )
+
+    def _nobody_before(self, ticket: Ticket) -> bool:
+        """Nobody waits whom this request would pass; those of free customers are no reason to keep a paying one."""
+        if ticket.free or not self._waiting:
+            return not self._waiting
+        return not any(len(queue) for (_, free), queue in self._queues.items() if not free)
 
     def _available(self, ticket: Ticket) -> bool:
         """Whether a slot is free for this request."""
@@ -312,7 +357,7 @@ class Scheduler:
         self._prefilling_tokens += ticket.uncached_tokens
         effects.append(Start(ticket.key, decision))
 
-    def _end(self, key: str, decision: Decision, effects: list[Effect]) -> None:
+    def _end(self, key: str, decision: Decision, now: float, effects: list[Effect]) -> None:
         running = self._running.get(key)
         if running is not None:
             if not running.stopping:
@@ -321,12 +366,13 @@ class Scheduler:
                 self._leave_document(running.ticket)
                 effects.append(Stop(key, decision))
         elif key in self._waiting:
-            self._forget(self._unqueue(key))
-            effects.append(Refuse(key, decision))
+            ticket = self._unqueue(key)
+            self._forget(ticket)
+            self._refuse(ticket, decision, now, effects)
 
     def _unqueue(self, key: str) -> Ticket:
         ticket = self._waiting.pop(key)
-        self._queues[ticket.class_].remove(ticket)
+        self._queues[ticket.class_, ticket.free].remove(ticket)
         self._waiting_tokens -= ticket.uncached_tokens
         return ticket
 
@@ -336,18 +382,18 @@ class Scheduler:
             self._prefilling_tokens -= running.ticket.uncached_tokens
 
     def _victim(self, arriving: Ticket) -> Ticket | None:
-        """Who leaves a full queue; None for the arrival itself."""
-        for class_ in reversed(RequestClass):
-            if class_ is arriving.class_:
-                return self._queues[class_].heaviest(arriving)
-            if len(self._queues[class_]):
-                return self._queues[class_].heaviest()
+        """The request that leaves a full queue; None for the arrival itself."""
+        for of, queue in reversed(self._queues.items()):
+            if of == (arriving.class_, arriving.free):
+                return queue.heaviest(arriving)
+            if len(queue):
+                return queue.heaviest()
         return None
 
-    def _make_room_in_document(self, ticket: Ticket, effects: list[Effect]) -> None:
+    def _make_room_in_document(self, ticket: Ticket, now: float, effects: list[Effect]) -> None:
         live = list(self._of_document.get((ticket.session, ticket.document), ()))
         for key in live[: max(0, len(live) - self.limits.live_per_document + 1)]:
-            self._end(key, Decision.DOCUMENT_LIMIT, effects)
+            self._end(key, Decision.DOCUMENT_LIMIT, now, effects)
 
     def _remember(self, ticket: Ticket) -> None:
         self.shares.taken(ticket.tenant)

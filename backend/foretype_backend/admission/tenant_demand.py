@@ -1,7 +1,8 @@
-"""What each tenant asked of an engine in the last seconds, what of it was shed, and who asks more than its part. Pure.
+"""What each tenant asked of an engine in the last seconds, what of it was shed, and which of them ask more than their part. Pure.
 
 Parts are max-min fair (Bertsekas and Gallager, Data Networks, section 6.5.2): what can be served is poured out over the tenants, each up
-to what it asks, the rest by weight over those that ask for more. Who is full asks no more than its part; the others are *heavy*.
+to what it asks, the rest by weight over those that ask for more. A tenant that gets all it asks for is within its part;
+the others are *heavy*.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ _EASE: Final = 0.25
 class TenantLoad:
     """Of one tenant. Tokens are what the scheduler's turns count in; `asked` and `shed` are interactive requests."""
 
-    __slots__ = ("asked", "shed", "shed_tokens", "tokens", "weight")
+    __slots__ = ("asked", "free", "shed", "shed_tokens", "tokens", "weight")
 
-    def __init__(self, weight: float = 1.0) -> None:
+    def __init__(self, weight: float = 1.0, *, free: bool = False) -> None:
         self.weight = weight
+        self.free = free
         self.tokens = 0
         self.shed_tokens = 0
         self.asked = 0
@@ -52,13 +54,15 @@ class Demand:
         """Whether an interactive request was shed lately."""
         return self._second - self._shed_in < _WINDOW_S
 
-    def decided(self, tenant: str, *, weight: float, tokens: int, interactive: bool, shed: bool) -> None:
+    def decided(
+        self, tenant: str, *, weight: float, tokens: int, interactive: bool, shed: bool, free: bool = False
+    ) -> None:
         """Admission let a request start, or refused it. What is shed of lower classes costs the engine nothing, and is not counted."""
         if shed and not interactive:
             return
         load = self._seconds[-1].get(tenant)
         if load is None:
-            load = self._seconds[-1][tenant] = TenantLoad(max(weight, 1e-3))
+            load = self._seconds[-1][tenant] = TenantLoad(max(weight, 1e-3), free=free)
         load.tokens += tokens
         load.asked += interactive
         if shed:
@@ -77,12 +81,12 @@ class Demand:
         found: dict[str, TenantLoad] = {}
         for second in self._seconds:
             for tenant, load in second.items():
-                found.setdefault(tenant, TenantLoad(load.weight)).add(load)
+                found.setdefault(tenant, TenantLoad(load.weight, free=load.free)).add(load)
         return found
 
 
 def heavy(loads: Mapping[str, TenantLoad]) -> frozenset[str]:
-    """Who asks more than its part of what can be served; somebody always does, unless nobody asked."""
+    """Tenants that ask more than their part of what can be served; there always is one, unless nobody asked."""
     asked = sum(load.tokens for load in loads.values())
     rest = min(asked - _shed_tokens(loads.values()), (1 - _EASE) * asked)
     weights = sum(load.weight for load in loads.values())

@@ -1,8 +1,9 @@
-"""What each tenant holds of an engine's slots, and what its part of them is: who asks seldom finds a slot free. Pure.
+"""What each tenant holds of an engine's slots, and what its part of them is: a tenant that asks seldom finds a slot free. Pure.
 
-Turns (:mod:`.queue`) decide who is next when a slot comes free, but one that floods holds all of them, and whoever asks once waits for
-one to end. So while several tenants are about, those that hold their part leave the last slots (the *headroom*) to those that
-hold less. A tenant alone has every slot.
+Turns (:mod:`.queue`) decide who is next when a slot comes free, but a tenant that floods holds all of them, and one
+that asks once waits for a slot. So while several tenants are about, those that hold their part leave the last slots
+(the *headroom*) to those that hold less. A tenant alone has every slot. Free tenants are nobody's others to paying
+ones, and leave the headroom to them whatever they hold.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ free, so that its p99 was at the mercy of chance; with an eighth 0.3 % (`tests/b
 
 
 class _Tenant:
-    __slots__ = ("asked_s", "live", "running", "weight")
+    __slots__ = ("asked_s", "free", "live", "running", "weight")
 
     def __init__(self) -> None:
         self.asked_s = 0.0
+        self.free = False
         self.live = 0
         self.running = 0
         self.weight = 1.0
@@ -38,7 +40,9 @@ class Shares:
 
     def __init__(self) -> None:
         self._tenants: dict[str, _Tenant] = {}
-        self._weights = 0.0
+        self._weights = {False: 0.0, True: 0.0}
+        """Of paying tenants, and of free ones."""
+        self._about = {False: 0, True: 0}
 
     def __repr__(self) -> str:
         return f"<Shares of {len(self._tenants)} tenants>"
@@ -47,15 +51,20 @@ class Shares:
         """Tenants that are about."""
         return len(self._tenants)
 
-    def asked(self, tenant: str, weight: float, now: float) -> None:
+    @property
+    def paid_about(self) -> bool:
+        """Whether a paying tenant is about, before whom free ones stand back."""
+        return self._about[False] > 0
+
+    def asked(self, tenant: str, weight: float, now: float, *, free: bool = False) -> None:
         """A request came, whatever becomes of it."""
         found = self._tenants.get(tenant)
         if found is None:
             found = self._tenants[tenant] = _Tenant()
         else:
-            self._weights -= found.weight
-        found.weight, found.asked_s = max(weight, 1e-3), now
-        self._weights += found.weight
+            self._count(found, -1)
+        found.weight, found.free, found.asked_s = max(weight, 1e-3), free, now
+        self._count(found, 1)
 
     def taken(self, tenant: str) -> None:
         """It waits or runs from now on."""
@@ -71,22 +80,34 @@ class Shares:
 
     def headroom(self, tenant: str, slots: int) -> int:
         """Slots that this tenant leaves free: none where it is alone, or holds less than its part."""
-        if len(self._tenants) < 2 or slots < _FEW_SLOTS:
+        found = self._tenants[tenant]
+        if slots < _FEW_SLOTS:
             return 0
-        if self._within(tenant, slots, self._tenants[tenant].running):
+        if not (found.free and self.paid_about) and (
+            self._about[found.free] < 2 or self._within(found, slots, found.running)
+        ):
             return 0
         return max(1, slots // _ONE_IN)
 
     def modest(self, tenant: str, slots: int) -> bool:
         """Whether one more request is still within the tenant's part of the slots, while others are about."""
-        return len(self._tenants) > 1 and self._within(tenant, slots, self._tenants[tenant].live)
+        found = self._tenants[tenant]
+        if len(self._tenants) < 2 or (found.free and self.paid_about):
+            return False
+        return self._within(found, slots, found.live)
 
-    def _within(self, tenant: str, slots: int, holds: int) -> bool:
-        return holds + 1 <= slots * self._tenants[tenant].weight / self._weights
+    def _within(self, tenant: _Tenant, slots: int, holds: int) -> bool:
+        return holds + 1 <= slots * tenant.weight / self._weights[tenant.free]
+
+    def _count(self, tenant: _Tenant, sign: int) -> None:
+        self._weights[tenant.free] += sign * tenant.weight
+        self._about[tenant.free] += sign
 
     def turn(self, now: float) -> None:
         """Forget who has not asked for a while and holds nothing."""
         gone = [name for name, one in self._tenants.items() if not one.live and now - one.asked_s > _ABOUT_S]
         for name in gone:
             del self._tenants[name]
-        self._weights = sum(one.weight for one in self._tenants.values())
+        for free in self._weights:
+            weights = [one.weight for one in self._tenants.values() if one.free is free]
+            self._weights[free], self._about[free] = sum(weights), len(weights)

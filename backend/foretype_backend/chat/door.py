@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, Reason
-from foretype_backend.chat.templates import Templates, template_name
+from foretype_backend.chat.templates import TemplateHitRates, template_name
 from foretype_backend.doors.answers.errors import GatewayError
 from foretype_backend.doors.answers.openai import ChatCompletion, ChatCompletionChunk
 from foretype_backend.doors.auth import principal_of
@@ -101,7 +101,7 @@ class ChatDoor:
         self._tokenizer = tokenizer
         self._max_body_bytes = max_body_bytes
         self._numbers = itertools.count(1)
-        self.templates = Templates()
+        self.templates = TemplateHitRates()
 
     def register(self, app: DocumentedApp) -> None:
         answers = {
@@ -162,19 +162,25 @@ class ChatDoor:
         with pool.chat.claim(
             principal, RequestClass.CHAT, characters=size, context_tokens=limit, max_tokens=min(wanted, limit)
         ) as claim:
-            tokens = await self._count(texts, size, principal.tenant)
-            claim.counted(tokens)
-            if tokens >= limit:
-                told = f"about {tokens} tokens, and the model takes {limit}; send less history"
+            ids = await self._ids(texts, size, principal.tenant)
+            claim.counted(len(ids))
+            if len(ids) >= limit:
+                told = f"about {len(ids)} tokens, and the model takes {limit}; send less history"
                 raise InvalidRequestError("messages", told)
-            return self._made(pool, body, request, received, principal, tokens, claim)
+            return self._made(pool, body, request, received, principal, ids, claim)
 
-    async def _count(self, texts: list[str], size: int, tenant: str) -> int:
+    async def _ids(self, texts: list[str], size: int, tenant: str) -> array[int]:
+        """About what the server will make of it: how much it is, and which replica is likely to have its beginning cached."""
         if size <= _INLINE_CHARS:
-            counted = sum(map(self._tokenizer.count, texts))
-        else:
-            counted = await self._threads.run(tenant, lambda: sum(len(self._tokenizer.encode(text)) for text in texts))
-        return counted + _PER_MESSAGE_TOKENS * len(texts)
+            return self._encoded(texts)
+        return await self._threads.run(tenant, lambda: self._encoded(texts))
+
+    def _encoded(self, texts: list[str]) -> array[int]:
+        ids = array("Q")
+        for text in texts:
+            ids.extend([0] * _PER_MESSAGE_TOKENS)
+            ids.extend(self._tokenizer.encode(text))
+        return ids
 
     def _made(
         self,
@@ -183,7 +189,7 @@ class ChatDoor:
         request: Request,
         received: float,
         principal: Principal,
-        tokens: int,
+        ids: array[int],
         claim: Claim,
     ) -> AdmittedRequest:
         limit = pool.config.context_limit_tokens
@@ -202,11 +208,11 @@ class ChatDoor:
         return AdmittedRequest(
             key=number,
             session=number,
-            # The ids are placeholders: the server counts for itself, and admission needs only how many.
-            prompt=Prompt(ids=array("Q", bytes(8 * tokens)), text=msgspec.json.encode(upstream).decode()),
+            # The server makes its own of the text, by its template; admission and routing go by these.
+            prompt=Prompt(ids=ids, text=msgspec.json.encode(upstream).decode()),
             received=received,
             deadline=asyncio.get_running_loop().time() + pool.chat.limits.max_deadline_ms / 1000,
-            max_tokens=max(1, min(wanted, limit - tokens)),
+            max_tokens=max(1, min(wanted, limit - len(ids))),
             class_=RequestClass.CHAT,
             principal=principal,
             stop=Stop(strings=stops),

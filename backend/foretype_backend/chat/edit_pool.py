@@ -21,7 +21,7 @@ from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.serving.next_edits import NextEdits
+from foretype_backend.serving.next_edits import NextEditService
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
 
@@ -46,7 +46,7 @@ class EditParts:
 class EditPool:
     """A server that is away keeps no gateway from starting: until it is there, nobody gets an edit."""
 
-    edits: NextEdits
+    edits: NextEditService
     _coming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -145,4 +145,4 @@ def open_edit_pool(
         salts=salts,
         tracer=None if tracing is None else RequestTracer(tracing, pool="next_edit"),
     )
-    return EditPool(NextEdits(service, parts.prompts, context_limit_tokens=pool.context_limit_tokens))
+    return EditPool(NextEditService(service, parts.prompts, context_limit_tokens=pool.context_limit_tokens))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,14 +14,17 @@ from foretype_context.prompt.templates import grammar
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_wire.messages import RequestClass
 
+from foretype_backend.chat.answer_pace import AnswerPace
 from foretype_backend.chat.engine import ChatEngine
-from foretype_backend.chat.tpot import Pace
+from foretype_backend.chat.replica import ChatReplica
 from foretype_backend.config.load import Config, read_token
 from foretype_backend.config.settings import QualityConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
+from foretype_backend.fleet.build import make_pool
+from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.render import Renderer
@@ -53,8 +56,8 @@ class QualityPool:
     config: QualityConfig
     chat: CompletionService
     block: BlockPool | None
-    pace: Pace | None
-    _coming: asyncio.Task[None] | None = None
+    pace: AnswerPace | None
+    _coming: list[asyncio.Task[None]] = field(default_factory=list["asyncio.Task[None]"])
 
     async def start(self) -> None:
         """Open clients; a server that is away is found out by requests, and comes into use when it is there.
@@ -63,18 +66,22 @@ class QualityPool:
             SaltIgnoredError: tenants reach the server, and it does not keep them apart.
             EngineUnavailableError: it is away, and blocks may go nowhere else.
         """
-        await self.chat.engine.start()
+        await self._start(self.chat.engine, "chat is refused", fails_over=True)
         if self.block is not None:
-            try:
-                await self.block.service.engine.start()
-            except SaltIgnoredError:
-                raise
-            except EngineUnavailableError:
-                if not self.block.fails_over:
-                    raise
-                self._coming = asyncio.create_task(self._start_again(self.block.service.engine), name="block pool")
+            engine = self.block.service.engine
+            await self._start(engine, "blocks go to the fast pool", fails_over=self.block.fails_over)
 
-    async def _start_again(self, engine: Engine) -> None:
+    async def _start(self, engine: Engine, meanwhile: str, *, fails_over: bool) -> None:
+        try:
+            await engine.start()
+        except SaltIgnoredError:
+            raise
+        except EngineUnavailableError:
+            if not fails_over:
+                raise
+            self._coming.append(asyncio.create_task(self._start_again(engine, meanwhile), name="quality pool"))
+
+    async def _start_again(self, engine: Engine, meanwhile: str) -> None:
         told = ""
         while True:
             await asyncio.sleep(_AGAIN_S)
@@ -83,14 +90,14 @@ class QualityPool:
             except EngineUnavailableError as error:
                 if str(error) != told:
                     told = str(error)
-                    _log.warning("blocks go to the fast pool: %s", told)
+                    _log.warning("%s: %s", meanwhile, told)
             else:
                 return
 
     async def close(self) -> None:
-        if self._coming is not None:
-            self._coming.cancel()
-            await asyncio.gather(self._coming, return_exceptions=True)
+        for one in self._coming:
+            one.cancel()
+        await asyncio.gather(*self._coming, return_exceptions=True)
         await self.chat.engine.close()
         if self.block is not None:
             await self.block.service.engine.close()
@@ -102,6 +109,25 @@ class QualityParts:
 
     wire: OpenAIConfig
     renderer: Renderer | None
+    api_key: str | None = None
+
+    def engines(self, quality: QualityConfig, *, shared: bool) -> tuple[Engine, Engine | None]:
+        """For chat, and for whole blocks: one server, or a pool of replicas for each."""
+        fleet = quality.fleet
+        if fleet is None:
+            chat = ChatEngine(self.wire, free_model=quality.free_model, shared=shared)
+            return chat, None if self.renderer is None else OpenAIEngine(self.wire, shared=shared)
+        common: dict[str, Any] = {"api_key": self.api_key, "shared": shared}
+        common["context_limit_tokens"] = quality.context_limit_tokens
+        try:
+            chat_pool = make_pool(fleet, engine=ChatReplica, free_model=quality.free_model, **common)
+            block_pool = None
+            if self.renderer is not None:
+                vocabulary, its = self.renderer.tokenizer.vocabulary_tokens, self.renderer.grammar.id
+                block_pool = make_pool(fleet, vocabulary_tokens=vocabulary, grammar=its, **common)
+        except (TypeError, ValueError) as error:
+            raise ConfigError("pool.quality", str(error)) from error
+        return chat_pool, block_pool
 
 
 def quality_parts(config: Config) -> QualityParts | None:
@@ -117,7 +143,7 @@ def quality_parts(config: Config) -> QualityParts | None:
     if quality.api_key_file is not None:
         key = read_token(Path(quality.api_key_file), "pool.quality.api_key_file", min_chars=1)
     options: dict[str, Any] = {
-        "url": quality.url,
+        "url": quality.url or "http://127.0.0.1:1/v1",  # replicas have addresses of their own
         "model": quality.model,
         "api_key": key,
         "context_limit_tokens": quality.context_limit_tokens,
@@ -126,7 +152,7 @@ def quality_parts(config: Config) -> QualityParts | None:
         wire = OpenAIConfig.of(**options)
     except TypeError as error:
         raise ConfigError("pool.quality.url", str(error)) from error
-    return QualityParts(wire, _renderer(quality))
+    return QualityParts(wire, _renderer(quality), key)
 
 
 def open_quality(
@@ -151,24 +177,25 @@ def open_quality(
     quality, parts = config.pool.quality, parts or quality_parts(config)
     if quality is None or parts is None:
         return None
-    wire, renderer = parts.wire, parts.renderer
+    renderer = parts.renderer
     admission = config.admission
     pace = None
     if admission.shed is not False:
-        pace = Pace(
+        pace = AnswerPace(
             paid_s=admission.chat_tpot_paid_ms / 1000,
             free_s=admission.chat_tpot_free_ms / 1000,
             refuse_share=admission.refuse_share,
             resume_share=admission.resume_share,
         )
     made, shared = _Maker(config, quality, accounts, salts, tracing), config.identity.on
-    engine = ChatEngine(wire, free_model=quality.free_model, shared=shared)
+    engine, blocks = parts.engines(quality, shared=shared)
+    for pool in (engine, blocks):
+        if isinstance(pool, ReplicaPool) and quality.discovery is not None:
+            pool.narrow(lambda _: True, awaited=False)  # they come when they come, as one server does
     chat = made.service(engine, tokenizer, frozenset(), RequestClass.CHAT)
-    if renderer is None:
+    if renderer is None or blocks is None:
         return QualityPool(quality, chat, None, pace)
-    service = made.service(
-        OpenAIEngine(wire, shared=shared), renderer.tokenizer, renderer.end_token_ids, RequestClass.BLOCK
-    )
+    service = made.service(blocks, renderer.tokenizer, renderer.end_token_ids, RequestClass.BLOCK)
     return QualityPool(quality, chat, BlockPool(service, renderer, quality.block_fails_over), pace)
 
 

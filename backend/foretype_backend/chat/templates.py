@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from foretype_context.text.strings import common_prefix
 
-__all__ = ["OTHER", "TemplateReport", "Templates", "template_name"]
+__all__ = ["OTHER", "TemplateHitRates", "TemplateReport", "template_name"]
 
 OTHER: Final = "other"
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
@@ -51,7 +51,7 @@ class _Template:
     beginning: str | None = None
 
 
-class Templates:
+class TemplateHitRates:
     """Args: texts stay in memory only as one common beginning per template, which shrinks to nothing if it changes."""
 
     def __init__(self) -> None:

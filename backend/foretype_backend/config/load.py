@@ -18,7 +18,7 @@ import msgspec
 from foretype_wire.errors import TracingError
 from foretype_wire.tracing.opening import check_endpoint
 
-from foretype_backend.config.fleet import FastConfig
+from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 from foretype_backend.config.residency import check_residency
 from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
@@ -43,11 +43,13 @@ from foretype_backend.errors import ConfigError
 __all__ = [
     "DEFAULT_PORT",
     "Config",
+    "ConfigFile",
     "EngineConfig",
     "GatewayConfig",
     "LimitsConfig",
     "ModelConfig",
     "TelemetryConfig",
+    "convert",
     "is_loopback",
     "load_config",
     "read_token",
@@ -78,7 +80,7 @@ _UNKNOWN: Final = re.compile(r"contains unknown field `([^`]+)`")
 _T = TypeVar("_T")
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tables of a profile file."""
 
     gateway: GatewayConfig = GatewayConfig()
@@ -96,7 +98,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pool: PoolsConfig = PoolsConfig()
 
 
-class Config(_File, frozen=True, kw_only=True):
+class Config(ConfigFile, frozen=True, kw_only=True):
     """Everything that a gateway needs to know, checked.
 
     Attributes:
@@ -140,7 +142,7 @@ def load_config(
     Raises:
         ConfigError: names the field and the remedy.
     """
-    file = _read_profile(profile) if profile is not None else _File()
+    file = _read_profile(profile) if profile is not None else ConfigFile()
     base = profile.parent if profile is not None else Path()
     gateway: dict[str, Any] = _given(host=host, port=port, linger_s=linger_s, workers=workers)
     if private:
@@ -155,8 +157,9 @@ def load_config(
     gateway |= _relative(file.gateway, base, "tls_cert_file", "tls_key_file")
     merged_engine = msgspec.structs.replace(file.engine, **_given(model=model))
     if engine is not None:
-        merged_engine = _convert(msgspec.to_builtins(merged_engine) | {"name": engine}, EngineConfig, "engine")
-    if file.pool.fast.replicas and engine is None and merged_engine == EngineConfig():
+        merged_engine = convert(msgspec.to_builtins(merged_engine) | {"name": engine}, EngineConfig, "engine")
+    named = bool(file.pool.fast.replicas) or file.pool.fast.discovery is not None
+    if named and engine is None and merged_engine == EngineConfig():
         merged_engine = EngineConfig(name="vllm-server")
     is_path = "://" not in (merged_engine.model or "") and merged_engine.name not in RUNNING_SERVERS
     if merged_engine.model is not None and model is None and is_path:
@@ -216,13 +219,25 @@ def _telemetry(file: TelemetryConfig, base: Path, *, enabled: bool | None, url: 
 
 def _pools(file: PoolsConfig, base: Path) -> PoolsConfig:
     fast = msgspec.structs.replace(file.fast, **_relative(file.fast, base, "api_key_file"))
+    if fast.discovery is not None:
+        fast = msgspec.structs.replace(fast, discovery=_discovery(fast.discovery, base))
     found: dict[str, Any] = {}
     for name in ("quality", "next_edit"):
         pool = getattr(file, name)
         if pool is not None:
             paths = _relative(pool, base, "api_key_file", "tokenizer")
+            if name == "quality" and pool.discovery is not None:
+                paths["discovery"] = _discovery(pool.discovery, base)
             found[name] = msgspec.structs.replace(pool, **paths)
-    return PoolsConfig(fast=fast, **found)
+    revisions = {
+        name: msgspec.structs.replace(model, **_relative(model, base, "tokenizer"))
+        for name, model in file.revisions.items()
+    }
+    return msgspec.structs.replace(file, fast=fast, revisions=revisions, **found)
+
+
+def _discovery(found: DiscoveryConfig, base: Path) -> DiscoveryConfig:
+    return msgspec.structs.replace(found, **_relative(found, base, "token_file", "path"))
 
 
 def _relative(section: msgspec.Struct, base: Path, *names: str) -> dict[str, Any]:
@@ -235,17 +250,18 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _read_profile(path: Path) -> _File:
+def _read_profile(path: Path) -> ConfigFile:
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError("profile", f"cannot read {path} ({error.strerror}); give the path of a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError("profile", f"{path} is no TOML: {error}; correct it there") from error
-    return _convert(raw, _File, "")
+    return convert(raw, ConfigFile, "")
 
 
-def _convert(raw: object, type_: type[_T], prefix: str) -> _T:
+def convert(raw: object, type_: type[_T], prefix: str, *, table: str = "docs/reference/settings.md") -> _T:
+    """Of TOML. Raises ConfigError with the field, and the page whose table has what may stand there."""
     try:
         return msgspec.convert(raw, type_)
     except msgspec.ValidationError as error:
@@ -253,7 +269,7 @@ def _convert(raw: object, type_: type[_T], prefix: str) -> _T:
         where = where.strip("`").removeprefix("$.").removeprefix("$")
         unknown = _UNKNOWN.search(message)
         path = ".".join(part for part in (prefix, where, unknown[1] if unknown else "") if part)
-        raise ConfigError(path or "profile", f"{message}; see the table of defaults in docs/operations.md") from error
+        raise ConfigError(path or "profile", f"{message}; see the table of defaults in {table}") from error
 
 
 def _check(config: Config) -> None:
@@ -314,8 +330,9 @@ def _check_fast(config: Config) -> None:
                 "engine.name", f"`{engine.name}` beside [pool.fast]; leave [engine] out, or choose `vllm-server`"
             )
         return
-    if bool(fast.replicas) == bool(engine.model):
-        raise ConfigError("pool.fast.replicas", "name the replicas here, or one URL with --model; one of the two")
+    if bool(fast.replicas or fast.discovery is not None) == bool(engine.model):
+        told = "name the replicas here or where they are announced (discovery), or one URL with --model; one of them"
+        raise ConfigError("pool.fast.replicas", told)
     if config.identity.on and config.identity.salt_file is None:
         raise ConfigError(
             "identity.salt_file",
@@ -333,6 +350,17 @@ def _check_team(config: Config) -> None:
             "gateway.workers",
             f"engine `{config.engine.name}` belongs to one process; leave it at 1, or serve the model with `vllm serve`",
         )
+    if not 0 < config.leases.share <= 1:
+        raise ConfigError(
+            "leases.share", "a share is above 0 and at most 1; leave it out where one Redis counts for all"
+        )
+    if (copy := config.identity.read_url) is not None:
+        if config.identity.url is None:
+            raise ConfigError("identity.read_url", "is read while identity.url does not answer; name that, too")
+        if not copy.startswith(("postgresql://", "postgres://")):
+            raise ConfigError(
+                "identity.read_url", "is no PostgreSQL; write postgresql://user@host/foretype, or leave it out"
+            )
     if (gateway.tls_cert_file is None) != (gateway.tls_key_file is None):
         raise ConfigError("gateway.tls_cert_file", "certificate and key belong together; name both or neither")
     if not 0 < admission.resume_share < admission.refuse_share <= 1:

@@ -43,7 +43,7 @@ async def migrate_stores(config: Config) -> dict[str, str]:
 def migrate(
     file: Annotated[Path, typer.Argument(help="the TOML file that `foretype serve --profile` gets")],
 ) -> None:
-    """Bring the stores that a file names to this version. Does nothing where they have it. Exit code 1 where a store cannot be."""
+    """Bring the stores that a file names to this version. Does nothing if they have it already. Exit code 1 where a store cannot be."""
     try:
         reached = asyncio.run(migrate_stores(load_config(profile=file)))
     except ConfigError as error:

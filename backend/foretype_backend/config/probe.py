@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from foretype_backend.config.load import Config
 from foretype_backend.config.tenants import server_field
+from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 from foretype_backend.start.plan import StartPlan
 from foretype_backend.start.profile import make_profile
@@ -17,6 +18,8 @@ __all__ = ["probe"]
 _ANSWER_S: Final = 5.0
 _ENGINE_S: Final = 30.0
 """A model is loaded from a disk, or a server is seen to keep salts apart."""
+_ANNOUNCED_S: Final = 12.0
+"""So long the first of the replicas that are announced may take to come, and so long the others."""
 
 
 async def probe(config: Config, start: StartPlan) -> list[ConfigError]:
@@ -56,7 +59,10 @@ async def _within(field: str, asking: Coroutine[Any, Any, None], limit_s: float)
 async def _engine(config: Config, start: StartPlan) -> None:
     engine = start.parts.engine
     try:
-        await engine.start()
+        if config.pool.fast.discovery is None:
+            await engine.start()
+        else:
+            await _announced(engine)
         make_profile(config, start.parts)
     except SaltIgnoredError as error:
         raise ConfigError(server_field(config), str(error)) from error
@@ -66,15 +72,31 @@ async def _engine(config: Config, start: StartPlan) -> None:
         await engine.close()
 
 
+async def _announced(engine: Engine) -> None:
+    """Raises ConfigError: not every replica that is announced would be asked; it says of each why not."""
+    from foretype_backend.fleet.members.membership import Phase
+    from foretype_backend.fleet.pool import ReplicaPool
+
+    assert isinstance(engine, ReplicaPool)
+    found = await engine.examine(_ANNOUNCED_S)
+    assert found is not None
+    told = [f"{one.name} ({one.why.value}): {one.reason}" for one in found.refused]
+    told += [f"{name} is {phase.value}" for name, phase in found.phases.items() if phase is Phase.STARTING]
+    if found.refused:
+        members = [name for name, phase in found.phases.items() if phase is Phase.MEMBER]
+        raise ConfigError("pool.fast.discovery", f"{', '.join(members)} would be asked; {'; '.join(told)}")
+
+
 async def _chat(config: Config, start: StartPlan) -> None:
     from foretype_backend.chat.engine import ChatEngine
 
     quality = config.pool.quality
     assert start.quality is not None and quality is not None
-    engine = ChatEngine(start.quality.wire, free_model=quality.free_model, shared=config.identity.on)
+    engine, _ = start.quality.engines(quality, shared=config.identity.on)
     try:
         await engine.start()
-        await engine.ready()
+        if isinstance(engine, ChatEngine):  # which asks nothing when it starts
+            await engine.ready()
     except (EngineUnavailableError, PromptRefusedError) as error:
         raise ConfigError("pool.quality.url", str(error)) from error
     finally:

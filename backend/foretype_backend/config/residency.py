@@ -85,13 +85,15 @@ def _places(config: Config, tenant: str) -> Iterator[_Place]:
     """All but replicas."""
     here, fast, quality = config.gateway.region, config.pool.fast, config.pool.quality
     yield _Place("gateway.region", "the gateway", here)
-    if not fast.replicas:
+    if not fast.replicas and fast.discovery is None:
         yield _Place("engine.region", "the engine", _engine(config))
     if fast.retire_url is not None or tenant in fast.shared_tier_tenants:
         near = None if fast.retire_url is None else _here(fast.retire_url, here)
         yield _Place("pool.fast.tier_region", "the shared tier", fast.tier_region or near)
     if quality is not None:
-        yield _Place("pool.quality.region", "the quality pool", quality.region or _here(quality.url, here))
+        urls = (quality.url,) if quality.url else quality.replicas
+        near = here if urls and all(map(_is_here, urls)) else None
+        yield _Place("pool.quality.region", "the quality pool", quality.region or near)
     edits = config.pool.next_edit
     if edits is not None:
         yield _Place("pool.next_edit.region", "the model of next edits", edits.region or _here(edits.url, here))
@@ -99,6 +101,9 @@ def _places(config: Config, tenant: str) -> Iterator[_Place]:
         yield _Place(
             "identity.region", "the identity store", config.identity.region or _here(config.identity.url, here)
         )
+        if (copy := config.identity.read_url) is not None:
+            region = config.identity.read_region or _here(copy, here)
+            yield _Place("identity.read_region", "the identity store's copy for reading", region)
     telemetry = config.telemetry
     if telemetry.enabled:
         yield _Place("telemetry.region", "the telemetry store", telemetry.region or _here(telemetry.url, here))

@@ -1,9 +1,11 @@
-"""What values of a configuration must be, beyond their types. Pure: what they name is looked at by who uses it."""
+"""What values of a configuration must be, beyond their types. Pure: whether the things they name exist is checked where they are used."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -19,9 +21,9 @@ from foretype_backend.identity.directory import is_name
 
 if TYPE_CHECKING:
     from foretype_backend.config.load import Config
-    from foretype_backend.config.settings import GatewayConfig, MetricsConfig, ModelConfig, OidcConfig
+    from foretype_backend.config.settings import GatewayConfig, MetricsConfig, ModelConfig, OidcConfig, QualityConfig
 
-__all__ = ["check_context", "check_values"]
+__all__ = ["check_context", "check_values", "of_revision"]
 
 _HOSTNAME: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?", re.IGNORECASE)
 _REDIS: Final = ("redis", "rediss", "unix")
@@ -33,6 +35,8 @@ def check_values(config: Config) -> None:
     _check_metrics(config.metrics, config.gateway.port)
     _check_model(config.model)
     _check_next_edit(config)
+    _check_revisions(config)
+    _check_quality(config.pool.quality)
     if config.identity.oidc is not None:
         _check_oidc(config.identity.oidc)
     redis_url = config.leases.redis_url
@@ -79,18 +83,9 @@ def _check_metrics(metrics: MetricsConfig, gateway_port: int) -> None:
 
 
 def _check_model(model: ModelConfig) -> None:
-    budgets = model.budgets
-    for name, least in {
-        "prompt_tokens": 1,
-        "suffix_tokens": 0,
-        "context_tokens": 0,
-        "line_tokens": 1,
-        "block_tokens": 1,
-    }.items():
-        if getattr(budgets, name) < least:
-            raise ConfigError(f"model.budgets.{name}", f"must be at least {least}; leave it out for the default")
-    if not 0 < budgets.assembly_ms < float("inf"):
-        raise ConfigError("model.budgets.assembly_ms", "must be a number of milliseconds above zero")
+    _check_budgets("model.budgets", model.budgets)
+    if model.free_budgets is not None:
+        _check_budgets("model.free_budgets", model.free_budgets)
     _check_grammar(model)
     rules = model.strategy_rules
     if rules is not None and rules.id != model.strategy:
@@ -105,6 +100,66 @@ def _check_model(model: ModelConfig) -> None:
         )
     if model.context_limit_tokens is not None:
         check_context(model, model.context_limit_tokens)
+
+
+def _check_budgets(field: str, budgets: Budgets) -> None:
+    for name, least in {
+        "prompt_tokens": 1,
+        "suffix_tokens": 0,
+        "context_tokens": 0,
+        "line_tokens": 1,
+        "block_tokens": 1,
+    }.items():
+        if getattr(budgets, name) < least:
+            raise ConfigError(f"{field}.{name}", f"must be at least {least}; leave it out for the default")
+    if not 0 < budgets.assembly_ms < float("inf"):
+        raise ConfigError(f"{field}.assembly_ms", "must be a number of milliseconds above zero")
+
+
+def _check_revisions(config: Config) -> None:
+    discovery, free = config.pool.fast.discovery, config.pool.free_revision
+    if free is not None and free not in config.pool.revisions:
+        known = ", ".join(config.pool.revisions) or "none"
+        raise ConfigError("pool.free_revision", f"{free!r} is not among pool.revisions ({known}); describe it there")
+    for name, model in config.pool.revisions.items():
+        field = f"pool.revisions.{name}"
+        if discovery is None or discovery.source != "http":
+            remedy = 'name a directory with [pool.fast.discovery] source = "http", or leave them out'
+            raise ConfigError(field, f"revisions are told apart by what replicas announce; {remedy}")
+        if model.tokenizer is None:
+            raise ConfigError(f"{field}.tokenizer", "name the tokenizer.json of this revision's model")
+        if model.next_edit is not None:
+            raise ConfigError(f"{field}.next_edit", "next edits come from [model] or [pool.next_edit]; leave it out")
+        with of_revision(name):
+            _check_model(model)
+
+
+@contextlib.contextmanager
+def of_revision(name: str) -> Generator[None]:
+    """What is wrong with `[model]` is said of the revision that stands in its place."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(re.sub(r"^model\b", f"pool.revisions.{name}", error.field), error.message) from error
+
+
+def _check_quality(quality: QualityConfig | None) -> None:
+    if quality is None:
+        return
+    ways = [name for name in ("url", "replicas", "discovery") if getattr(quality, name)]
+    if len(ways) != 1:
+        told = f"{' and '.join(ways)} stand beside each other" if ways else "names no server"
+        raise ConfigError(f"pool.quality.{ways[-1] if ways else 'url'}", f"{told}; name url, replicas or discovery")
+    if quality.discovery is not None:
+        quality.discovery.check("pool.quality.discovery")
+    fleet = quality.fleet
+    if fleet is not None:
+        try:
+            fleet.check()
+        except ConfigError as error:
+            raise ConfigError(error.field.replace("pool.fast", "pool.quality", 1), error.message) from error
+    if quality.block_prompt_tokens < 64:
+        raise ConfigError("pool.quality.block_prompt_tokens", "must be at least 64; leave it out for 4,000")
 
 
 def _check_next_edit(config: Config) -> None:

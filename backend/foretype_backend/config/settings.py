@@ -1,88 +1,6 @@
-"""Sections of the configuration file, with their defaults: what one gateway is, then what a team's adds.
+"""Sections of the configuration file, with their defaults. `docs/reference/settings.md` is made of their docstrings.
 
-| key | default | meaning |
-|---|---|---|
-| `gateway.host` | `127.0.0.1` | address to bind; anything but loopback requires a token |
-| `gateway.port` | 7878 (private: 0) | port to bind; 0 takes a free one |
-| `gateway.token_file` | none | file that holds the bearer token (first line) |
-| `gateway.hosts` | none | further names that may stand in `Host`, beside the bound address, loopback and `localhost` |
-| `gateway.origins` | none | values of `Origin` that may connect; a client that is no browser sends none |
-| `gateway.linger_s` | 60 | private mode: seconds without a connection after which the gateway ends |
-| `engine.name` | `embedded` | `embedded`, `llama-cpp`, `lm-studio`, `ollama`, `openai`, `scripted`, `vllm`, `vllm-server` |
-| `engine.model` | shipped model; of `llama-cpp`, `lm-studio`, `ollama` their usual ports | model file, or the base URL of a server; `ollama` takes a model's name too |
-| `engine.api_key_file` | none | of a server: file that holds its key |
-| `engine.options` | none | passed to the engine as they are |
-| `model.name` | from the engine | name for people and logs |
-| `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
-| `model.grammar` | detected | id of the FIM grammar: `foretype models families` |
-| `model.grammar_rules.*` | none | the grammar itself, for a family that this version does not know: see docs/models.md |
-| `model.layout` | the shipped model's own, else the grammar's first | prompt layout that clients use |
-| `model.context_limit_tokens` | from the engine | prompt and output together |
-| `model.strategy` | `default-1` | context strategy, by name |
-| `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.prompt.strategy` |
-| `model.budgets.*`, `model.stop.*` | see `foretype_context.prompt.profile` | |
-| `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.prompt.profile` | |
-| `model.drop_broken` | true, but false for `scripted` | clients take away what adds an error of syntax to the file |
-| `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
-| `telemetry.url` | `telemetry/events.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
-| `telemetry.text_url` | `telemetry/texts` in the state directory | opted-in text: a folder, or `s3://bucket/prefix` |
-| `telemetry.key_file` | `telemetry/key` in the state directory | 32 bytes that texts are encrypted with, made on first use where none is named |
-| `limits.max_running`, `max_waiting` | 64, 256 | requests in the engine at once, and waiting |
-| `limits.live_per_connection` | 64 | live requests of one connection; beyond it `overloaded` |
-| `limits.max_tokens` | 1024 | most tokens that one request may generate |
-| `limits.max_deadline_ms` | 120000 | longer deadlines are cut to this |
-| `limits.max_frame_bytes` | 1048576 | larger frames are refused, four times larger ones end the connection |
-| `limits.max_segments` | 1024 | segments in one `complete`; at most 4096 |
-| `limits.segments_bytes`, `segments_bytes_per_tenant` | 2147483648, 536870912 | remembered texts of all connections, each counted 256 bytes more than it has; beyond it a connection remembers less |
-| `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
-| `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
-| `gateway.workers` | 1 | processes that share the port; an engine in the gateway's own process allows one |
-| `gateway.drain_s` | 10 | on SIGTERM: seconds that clients have to move before connections close |
-| `gateway.max_connections`, `max_connections_per_tenant` | 20000, 5000 | open stream connections; beyond it a new one is closed with 1013 |
-| `gateway.max_http_connections` | 4096 | open HTTP connections; beyond it a new one is closed |
-| `gateway.max_requests`, `max_requests_per_tenant` | 2048, 512 | HTTP requests that are being answered; beyond it `overloaded` |
-| `gateway.http_idle_s` | 30 | an HTTP connection without a request, or with a head that does not end, is closed after so many seconds |
-| `gateway.tls_cert_file`, `tls_key_file` | none | PEM files; the gateway then speaks TLS itself |
-| `metrics.port` | none | a port that `/metrics` has of its own, without a token and without TLS; 0 takes a free one |
-| `metrics.host` | `127.0.0.1` | address that it binds |
-| `identity.enabled` | false, or true where `url` or `oidc` is set | ask everybody for a key or a bearer token of their own |
-| `identity.url` | `identity/identity.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
-| `identity.poll_ms` | 500 | how often a change in the store is looked for |
-| `identity.salt_file` | `identity/salt` in the state directory, made on first use | 32 bytes that cache salts are made of; the same on every gateway; one that is named must be there |
-| `identity.oidc.issuer`, `audience` | none | what a bearer token must say in `iss` and `aud` |
-| `identity.oidc.jwks_url` | by discovery | where the issuer's keys are |
-| `identity.oidc.tenant_claim`, `team_claim` | `tenant`, `team` | claims that name them; the user is `sub` |
-| `identity.oidc.tenant` | none | every token's tenant, whatever it claims |
-| `identity.oidc.refresh_s` | 300 | how often the keys are fetched |
-| `admission.shed` | true, but for `embedded`, `llama-cpp`, `lm-studio`, `ollama` | refuse early when an objective is in danger |
-| `admission.refuse_share`, `resume_share` | 0.8, 0.6 | of an objective: above the one shedding begins, below the other it ends |
-| `admission.objectives_ms.*` | interactive 100, fim 150, next_edit 300, block 500, chat 2000, speculative 150, warm 1000 | p99 of the time to first token |
-| `admission.chat_ttft_ms` | 700 | p99 of the time to first token of chat on the quality pool |
-| `admission.chat_tpot_paid_ms`, `chat_tpot_free_ms` | 40, 60 | p99 of its time per token after the first |
-| `admission.reserved.*` | none | slots that lower classes never take |
-| `leases.redis_url` | none | Redis that gateways share budgets through; without it each gateway counts alone |
-| `leases.slice_s` | 1 | seconds' worth of a budget that one gateway holds |
-| `prices.prompt_per_million`, `cached_per_million`, `generated_per_million`, `engine_hour` | 0 | for `foretype usage` and `foretype report` |
-| `tracing.endpoint` | none | OpenTelemetry collector (OTLP over HTTP), `http://collector:4318`; naming it sends traces there |
-| `tracing.sample_share` | 1 | of the traces that begin in the gateway; those of clients go by the client's choice |
-| `residency.tenants` | none | regions that a tenant is bound to, `acme = ["eu"]`; nothing outside of them is used for it |
-| `gateway.region` | none | where this gateway is, and all that is on its host or says nothing else and is a file |
-| `engine.region`, `identity.region`, `telemetry.region`, `telemetry.text_region`, `leases.region`, `pool.quality.region`, `pool.next_edit.region` | of what is on the gateway's host: the gateway's | where each is; `engine.region` counts for the Redis of its options too |
-| `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.config.fleet` |
-| `pool.quality.url` | none | OpenAI-compatible server for chat and `class: block` |
-| `pool.quality.model`, `free_model` | what the server serves | its names; tenants of the free tier may get a smaller one |
-| `pool.quality.api_key_file` | none | file with the server's key |
-| `pool.quality.tokenizer`, `grammar` | none | of its model; needed for `class: block` |
-| `pool.quality.context_limit_tokens` | 8000 | prompt and answer together |
-| `pool.quality.max_running`, `max_waiting` | 32, 64 | requests in it at once, and waiting |
-| `pool.quality.block_fails_over` | true | `class: block` goes to the fast pool while this one is away |
-| `model.next_edit` | none | format of next edits (`zeta-2.1`, `sweep-next-edit`, `nep-qwen2.5-coder`) that the gateway's own model was trained on too |
-| `pool.next_edit.url` | none | OpenAI-compatible server of a model for next edits, in place of `model.next_edit` |
-| `pool.next_edit.format`, `tokenizer` | none | how that model is asked, and its `tokenizer.json`; both are needed |
-| `pool.next_edit.model` | what the server serves | its name |
-| `pool.next_edit.api_key_file` | none | file with the server's key |
-| `pool.next_edit.context_limit_tokens` | 4096 | prompt and answer together |
-| `pool.next_edit.max_running`, `max_waiting` | 32, 64 | requests in it at once, and waiting |
+A sentence that begins with `Unset:` says what counts where a setting has no value.
 """
 
 from __future__ import annotations
@@ -94,7 +12,7 @@ from foretype_context.prompt.profile import Budgets, MinMeanLogprob, StopRules
 from foretype_context.prompt.strategy import Strategy
 from foretype_wire.messages import MAX_FRAME_BYTES
 
-from foretype_backend.config.fleet import FastConfig
+from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 
 __all__ = [
     "DEFAULT_PORT",
@@ -134,6 +52,28 @@ RUNNING_SERVERS: Final = {
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The process and its port.
+
+    Attributes:
+        host: Address to bind (`--host`). Anything but loopback needs a token or identities.
+        port: Port to bind (`--port`); 0 takes a free one, which is the default of a private gateway.
+        token_file: File whose first line is the bearer token, at least 16 ASCII characters (`--token-file`).
+        hosts: Further names that may stand in `Host`, beside the bound address, loopback and `localhost`.
+        origins: Values of `Origin` that may connect. A client that is no browser sends none.
+        linger_s: Private gateway: seconds without a connection after which it ends (`--linger-s`).
+        workers: Processes that share the port (`--workers`). An engine in the gateway's own process allows one.
+        drain_s: Seconds that clients have to move after SIGTERM before their connections close.
+        max_connections: Open stream connections; a new one beyond it is closed with 1013.
+        max_connections_per_tenant: The same of one tenant, where there are identities.
+        max_http_connections: Open HTTP connections; beyond it the one that has been silent longest is closed.
+        max_requests: HTTP requests that are being answered; beyond it 503.
+        max_requests_per_tenant: The same of one tenant, where there are identities; beyond it 429.
+        http_idle_s: Seconds that an HTTP connection may be silent, or take for the head of a request.
+        tls_cert_file: PEM file of the certificate. With it the gateway speaks TLS itself.
+        tls_key_file: PEM file of its key.
+        region: Where this gateway is, and with it every file and everything on its host that names no region of its own.
+    """
+
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     token_file: str | None = None
@@ -154,6 +94,17 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What computes.
+
+    Attributes:
+        name: One of these (`--engine`); `vllm` runs in the gateway's process, `vllm-server` on servers of its own.
+        model: Model file, or base URL of a server (`--model`); `ollama` takes a model's name too. Unset: the shipped model; of
+            `llama-cpp`, `lm-studio` and `ollama` their usual ports.
+        api_key_file: Of a server: file with its key.
+        options: Of the engine itself, see below.
+        region: Where the server is, and the Redis of its options. Unset: the gateway's, for what is on its host.
+    """
+
     name: EngineName = "embedded"
     model: str | None = None
     api_key_file: str | None = None
@@ -162,6 +113,33 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What clients are told of the model.
+
+    Attributes:
+        name: For people and logs. Unset: the file's name, or what the server says.
+        tokenizer: Path of a `tokenizer.json`; `openai` needs it. Unset: the one beside the model, else what its GGUF carries.
+        grammar: Id of the FIM grammar, one of `foretype models families`; `foretype models identify FILE` says which one a file
+            wants. Unset: by the tokenizer's control tokens.
+        grammar_rules: The grammar itself, for a family that this version does not know: see docs/models.md.
+        layout: Order of the prompt: `psm_line_last`, `psm_growing`, `psm_classic` or `spm`; one that the grammar lacks counts
+            as none. Unset: the shipped model's own, else the grammar's first.
+        context_limit_tokens: Prompt and output together. Unset: the engine's.
+        block_tokens: Size of a prefix-cache block. Unset: the engine's.
+        strategy: Context strategy, by name; it stands in feedback, for comparisons.
+        strategy_rules: The strategy itself, for clients that do not know the name: see `foretype_context.prompt.strategy`.
+        variant: A name that stands in feedback. What the gateway itself compares: docs/experiments.md.
+        budgets: See below.
+        free_budgets: The same for tenants of the free tier. Unset: those of everybody.
+        stop: See below.
+        min_mean_logprob: See below. Unset: the shipped model's own, else -100 of each.
+        local_min_confidence: From here on the client's local candidate is shown without asking. Unset: the shipped model's own, else
+            0.9.
+        drop_broken: Clients cut back or leave out what adds an error of syntax to the file (docs/evaluation.md). Unset:
+            true, but false for `scripted`, whose answers are no code.
+        next_edit: Format of next edits (docs/models.md) that this model was trained on too: `zeta-2.1`,
+            `sweep-next-edit` or `nep-qwen2.5-coder`.
+    """
+
     name: str | None = None
     tokenizer: str | None = None
     grammar: str | None = None
@@ -173,6 +151,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     strategy_rules: Strategy | None = None
     variant: str = "control"
     budgets: Budgets = Budgets()
+    free_budgets: Budgets | None = None
     stop: StopRules = StopRules()
     min_mean_logprob: MinMeanLogprob | None = None
     local_min_confidence: float | None = None
@@ -181,6 +160,18 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of suggestions (docs/telemetry.md).
+
+    Attributes:
+        enabled: Keep what clients report; else it is acknowledged and dropped (`--no-telemetry`).
+        url: `postgresql://…`, or the path of a SQLite file (`--telemetry-url`). Unset: `telemetry/events.db` in the state directory.
+        text_url: Where opted-in text lies: a folder, or `s3://bucket/prefix`. Unset: `telemetry/texts` in the state directory.
+        key_file: 32 bytes that texts are encrypted with, the same on every gateway (`foretype config new-secret FILE`); one that is
+            named must be there. Unset: `telemetry/key` in the state directory, made on first use.
+        region: Where the store of events is. Unset: the gateway's, for what is on its host.
+        text_region: Where the store of texts is. Unset: the gateway's, for what is on its host.
+    """
+
     enabled: bool = True
     url: str | None = None
     text_url: str | None = None
@@ -190,6 +181,23 @@ class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one client may ask for.
+
+    Attributes:
+        max_running: Requests in the engine at once.
+        max_waiting: Requests that wait for it; beyond it `overloaded`.
+        live_per_connection: Live requests of one connection; beyond it `overloaded`.
+        max_tokens: Most tokens that one request may generate.
+        max_deadline_ms: Longer deadlines are cut to this.
+        max_frame_bytes: Larger frames and HTTP bodies are refused; a frame four times larger ends the connection.
+        max_segments: Segments in one `complete`; at most 4096.
+        segments_bytes: Texts that all connections remember, each counted as 256 bytes more than it has. Beyond it a connection
+            remembers less, and asks for more with `need`.
+        segments_bytes_per_tenant: The same of one tenant's connections.
+        abort_grace_ms: How long a cancelled request may take to leave the engine.
+        retry_wait_ms: How long a request waits, once and before its first token, for an engine that was lost.
+    """
+
     max_running: int = 64
     max_waiting: int = 256
     live_per_connection: int = 64
@@ -204,11 +212,30 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A port that `/metrics` has of its own.
+
+    Attributes:
+        host: Address that it binds.
+        port: Without a token and without TLS; 0 takes a free one, which the log names. Unset: the gateway's own port alone.
+    """
+
     host: str = "127.0.0.1"
     port: int | None = None
 
 
 class OidcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bearer tokens of an issuer; the user is their `sub`.
+
+    Attributes:
+        issuer: What a token must say in `iss`.
+        audience: What a token must say in `aud`.
+        jwks_url: Where the issuer's keys are. Unset: by discovery.
+        tenant_claim: The claim that names the tenant.
+        team_claim: The claim that names the team.
+        tenant: Every token's tenant, whatever it claims.
+        refresh_s: How often the keys are fetched.
+    """
+
     issuer: str
     audience: str
     jwks_url: str | None = None
@@ -219,12 +246,29 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class IdentityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may ask.
+
+    Attributes:
+        enabled: Ask everybody for a key or a bearer token of their own. Unset: true where `url` or `oidc` is set.
+        url: Store of tenants, keys and usage: `postgresql://…`, or the path of a SQLite file (`--identity-url`). Unset:
+            `identity/identity.db` in the state directory.
+        read_url: A copy of that PostgreSQL for reading, in the gateway's region; it is asked while the other one does not answer.
+        poll_ms: How often a change in the store is looked for.
+        salt_file: 32 bytes that cache salts are made of, the same on every gateway (`foretype config new-secret FILE`); one that is
+            named must be there. Unset: `identity/salt` in the state directory, made on first use.
+        oidc: See below.
+        region: Where the store is. Unset: the gateway's, for what is on its host.
+        read_region: Where its copy is. Unset: the gateway's, for what is on its host.
+    """
+
     enabled: bool | None = None
     url: str | None = None
+    read_url: str | None = None
     poll_ms: float = 500.0
     salt_file: str | None = None
     oidc: OidcConfig | None = None
     region: str | None = None
+    read_region: str | None = None
 
     @property
     def on(self) -> bool:
@@ -232,7 +276,17 @@ class IdentityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ObjectivesMs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """p99 of receipt to first token, by class; `fim` is for stateless HTTP clients."""
+    """p99 of receipt to first token, by class.
+
+    Attributes:
+        interactive: A suggestion while somebody types.
+        fim: Of stateless HTTP clients.
+        next_edit: A next edit.
+        block: A whole block.
+        chat: Chat on the gateway's own model.
+        speculative: What may be wanted next.
+        warm: A prompt that is computed ahead.
+    """
 
     interactive: float = 100.0
     fim: float = 150.0
@@ -244,6 +298,12 @@ class ObjectivesMs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReservedSlots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Slots of the engine that lower classes never take.
+
+    Attributes:
+        interactive, next_edit, block, chat, speculative: So many of that class.
+    """
+
     interactive: int = 0
     next_edit: int = 0
     block: int = 0
@@ -252,6 +312,20 @@ class ReservedSlots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AdmissionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a request is refused early.
+
+    Attributes:
+        shed: Refuse early when an objective is in danger. Unset: true, but false for `embedded`, `llama-cpp`, `lm-studio` and
+            `ollama`.
+        refuse_share: Share of an objective above which shedding begins.
+        resume_share: Share of an objective below which it ends.
+        objectives_ms: See below.
+        chat_ttft_ms: p99 of the time to first token of chat on the quality pool.
+        chat_tpot_paid_ms: p99 of its time per token after the first, of tenants of the paid tier.
+        chat_tpot_free_ms: The same of the free tier, which is refused first.
+        reserved: See below.
+    """
+
     shed: bool | None = None
     refuse_share: float = 0.8
     resume_share: float = 0.6
@@ -263,17 +337,40 @@ class AdmissionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class LeasesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Budgets that gateways share.
+
+    Attributes:
+        redis_url: Redis that they are shared through. Unset: each gateway counts alone.
+        slice_s: Seconds' worth of a budget that one gateway holds.
+        share: Of every budget, where gateways share it with others that this Redis does not serve: those of another region.
+        region: Where that Redis is. Unset: the gateway's, for what is on its host.
+    """
+
     redis_url: str | None = None
     slice_s: float = 1.0
+    share: float = 1.0
     region: str | None = None
 
 
 class ResidencyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a tenant's data may be (docs/operations.md).
+
+    Attributes:
+        tenants: Regions that a tenant is bound to, `acme = ["eu"]`; nothing outside of them is used for it.
+    """
+
     tenants: dict[str, tuple[str, ...]] = {}
 
 
 class PricesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """In whatever currency the team counts."""
+    """For `foretype usage` and `foretype report`, in whatever currency the team counts.
+
+    Attributes:
+        prompt_per_million: Of a million prompt tokens that were computed.
+        cached_per_million: Of a million prompt tokens that were cached.
+        generated_per_million: Of a million tokens that were generated.
+        engine_hour: Of an hour of the engine.
+    """
 
     prompt_per_million: float = 0.0
     cached_per_million: float = 0.0
@@ -282,12 +379,40 @@ class PricesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class TracingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Traces (docs/operations.md).
+
+    Attributes:
+        endpoint: OpenTelemetry collector (OTLP over HTTP), `http://collector:4318`; naming it sends traces there.
+        sample_share: Share of the traces that begin in the gateway; a client decides for those that it begins. Unset: 1.
+    """
+
     endpoint: str | None = None
     sample_share: float | None = None
 
 
 class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    url: str
+    """A server for chat and whole blocks, or several replicas of one.
+
+    Attributes:
+        url: Base URL of a server that speaks OpenAI's protocol.
+        replicas: In place of it: base URLs of several `vllm serve`, routed, checked and salted as those of `[pool.fast]`.
+        discovery: Where they are announced, as in `[pool.fast.discovery]`, which see; their label `pool` is `quality`.
+        model: Its name for the model. Unset: what the server serves.
+        free_model: The same for tenants of the free tier, which may get a smaller one. Unset: `model`.
+        api_key_file: File with the server's key.
+        tokenizer: `tokenizer.json` of its model, for `class: block`. Unset: the fast pool serves blocks.
+        grammar: Id of its FIM grammar, for `class: block`.
+        context_limit_tokens: Prompt and answer together.
+        region: Where it is. Unset: the gateway's, for what is on its host.
+        max_running: Requests in it at once.
+        max_waiting: Requests that wait for it.
+        block_fails_over: `class: block` goes to the fast pool while this one is away.
+        block_prompt_tokens: Longest prompt of a whole block; a tokenizer is needed.
+    """
+
+    url: str = ""
+    replicas: tuple[str, ...] = ()
+    discovery: DiscoveryConfig | None = None
     model: str | None = None
     free_model: str | None = None
     api_key_file: str | None = None
@@ -298,9 +423,38 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_running: int = 32
     max_waiting: int = 64
     block_fails_over: bool = True
+    block_prompt_tokens: int = 4000
+
+    @property
+    def fleet(self) -> FastConfig | None:
+        """Its replicas as a pool has them; None where one server answers, or a router of its own."""
+        if not self.replicas and self.discovery is None:
+            return None
+        found = self.discovery
+        if found is not None and found.pool == DiscoveryConfig(source="dns").pool:
+            found = msgspec.structs.replace(found, pool="quality")
+        return FastConfig(replicas=self.replicas, discovery=found, model=self.model, batch=_QUALITY_BATCH)
+
+
+_QUALITY_BATCH: Final = 32
+"""As `max-num-seqs` of the profiles of large models."""
 
 
 class NextEditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server of a model for next edits, in place of `model.next_edit`.
+
+    Attributes:
+        url: Base URL; it speaks OpenAI's protocol.
+        format: How that model is asked: `zeta-2.1`, `sweep-next-edit` or `nep-qwen2.5-coder`.
+        tokenizer: Its `tokenizer.json`.
+        model: Its name for the model. Unset: what the server serves.
+        api_key_file: File with the server's key.
+        context_limit_tokens: Prompt and answer together.
+        region: Where it is. Unset: the gateway's, for what is on its host.
+        max_running: Requests in it at once.
+        max_waiting: Requests that wait for it.
+    """
+
     url: str
     format: str
     tokenizer: str
@@ -313,6 +467,17 @@ class NextEditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PoolsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Servers that a gateway completes on.
+
+    Attributes:
+        fast, quality, next_edit: See below.
+        revisions: `[pool.revisions.NAME]`: grammar, tokenizer, budgets and the rest of the replicas that announce the revision NAME,
+            as in `[model]` and in place of it; see docs/deploy.md.
+        free_revision: One of them, that answers tenants of the free tier; its replicas announce the pool `free`.
+    """
+
     fast: FastConfig = FastConfig()
+    revisions: dict[str, ModelConfig] = {}
+    free_revision: str | None = None
     quality: QualityConfig | None = None
     next_edit: NextEditConfig | None = None

@@ -37,4 +37,6 @@ def cannot_keep_apart(config: Config) -> ConfigError:
 
 def server_field(config: Config) -> str:
     """The field that names the server of completions."""
-    return "engine.model" if config.engine.model is not None else "pool.fast.replicas"
+    if config.engine.model is not None:
+        return "engine.model"
+    return "pool.fast.replicas" if config.pool.fast.discovery is None else "pool.fast.discovery"

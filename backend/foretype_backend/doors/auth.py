@@ -55,12 +55,13 @@ _DOCUMENT: Final = frozenset({"/openapi.json", "/docs"})
 """Open on a private gateway, which is on loopback; what a team's is made of is its operators' to read."""
 _SCOPES: Final = (
     ("/metrics", Scope.METRICS),
+    ("/v1/fleet/", Scope.METRICS),
     ("/admin/", Scope.ADMIN),
     ("/v1/chat/", Scope.CHAT),
     *((path, Scope.ADMIN) for path in sorted(_DOCUMENT)),
 )
-_OPERATORS: Final = ("/metrics", "/admin/")
-"""Asked by who has to see what is wrong; they are not counted among the requests that are bounded."""
+_OPERATORS: Final = ("/metrics", "/v1/fleet/", "/admin/")
+"""Paths for operators who look for a fault; they are not counted among the requests that are bounded."""
 _PRINCIPAL: Final = "foretype.principal"
 _TURN: Final = "foretype.turn"
 _REQUEST_S: Final = 0.0004
@@ -78,7 +79,7 @@ def principal_of(scope: Mapping[str, object]) -> Principal:
 
 
 def is_owner(principal: Principal) -> bool:
-    """Whether this is the gateway's own token, or nobody asks for one: whoever has a key of their own has a tenant."""
+    """Whether this is the gateway's own token, or no token is asked for. Users with a key of their own have a tenant."""
     return principal.credential in ("", _OWNER.credential)
 
 

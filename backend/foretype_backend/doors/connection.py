@@ -36,9 +36,10 @@ from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, c
 from foretype_backend.doors.remembered_texts import RememberedTexts
 from foretype_backend.doors.stream_completions import CompletionHost, StreamCompletions
 from foretype_backend.doors.stream_next_edits import NextEditHost, StreamNextEdits
-from foretype_backend.experiments.arms import Arm, LeftOut, Told
+from foretype_backend.experiments.arms import Arm, LeftOut, ToldArm
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.fair_turns import Turns
+from foretype_backend.serving.served_revision import ServedRevision
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.transport.websocket_frames import Frame, channel_of
 
@@ -66,7 +67,8 @@ class ConnectionHost(CompletionHost, NextEditHost, Protocol):
     turns: Turns
     remembered: Bound
 
-    def told(self, principal: Principal, hello: Hello) -> Told: ...
+    def revision_of(self, principal: Principal, hello: Hello, session: str) -> ServedRevision: ...
+    def told(self, principal: Principal, hello: Hello, revision: ServedRevision) -> ToldArm: ...
     def disconnect(self, session: str) -> None: ...
 
 
@@ -89,7 +91,7 @@ class StreamConnection:
         """Of an experiment: what this client sees, or why it is left out."""
         self._loop = asyncio.get_running_loop()
         self._texts = RememberedTexts(
-            self.session, door.renderer, door.remembered, principal.tenant, max_segments=door.limits.max_segments
+            self.session, door.main.renderer, door.remembered, principal.tenant, max_segments=door.limits.max_segments
         )
         self._completions = StreamCompletions(
             door, self.session, principal, self._texts, send=self.send, spawn=self._spawn
@@ -105,9 +107,11 @@ class StreamConnection:
         hello = self.session.hello
         if hello is None:
             return
-        told = self.door.told(self.principal, hello)
+        revision = self.door.revision_of(self.principal, hello, self.session.name)
+        told = self.door.told(self.principal, hello, revision)
         self.arm = told.arm
         self._completions.pool = told.pool
+        self._completions.use(revision)
         if told.profile is not self._told:
             self._told = told.profile
             self.send(told.profile)

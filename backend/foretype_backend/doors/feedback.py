@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, GatewayMessage
 from foretype_wire.redaction import log_fault
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.sink import Receipt
@@ -41,6 +42,8 @@ class FeedbackIntake:
     def __init__(self, sink: FeedbackSink, stored: Callable[[Sequence[dict[str, object]], int], None]) -> None:
         self._sink = sink
         self._stored = stored
+        self.told: Subscribers[Sender, Sequence[dict[str, object]]] = Subscribers()
+        """Told the sender and the events of a batch that is safe."""
         self._failing = False
 
     async def store(self, sender: Sender, message: Feedback, send: Callable[[GatewayMessage], None]) -> None:
@@ -56,6 +59,7 @@ class FeedbackIntake:
             return
         self._failing = False
         self._stored(message.events, len(receipt.refused))
+        self.told.tell(sender, message.events)
         if receipt.refused:
             first, many = receipt.refused[0], len(receipt.refused)
             more = f" (and {many - 1} more of this batch)" if many > 1 else ""

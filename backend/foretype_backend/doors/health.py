@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -39,7 +39,7 @@ class HealthDoor:
         profile: Profile,
         keeper: Gatekeeper,
         *,
-        tokenizer_file: bytes | None,
+        tokenizers: Mapping[str, bytes],
         connections: Callable[[], int],
         metrics: Callable[[], Awaitable[bytes]],
         draining: Callable[[], bool] = lambda: False,
@@ -47,7 +47,7 @@ class HealthDoor:
         self._service = service
         self._profile = profile
         self._keeper = keeper
-        self._tokenizer = tokenizer_file
+        self._tokenizers = dict(tokenizers)
         self._connections = connections
         self._metrics = metrics
         self._draining = draining
@@ -111,9 +111,10 @@ class HealthDoor:
 
     async def tokenizer(self, digest: str) -> Response:
         """The tokenizer file, which never changes under its digest."""
-        if self._tokenizer is None or digest != self._profile.tokenizer_digest:
+        found = self._tokenizers.get(digest)
+        if found is None:
             return refusal(
                 404, "not_found", "no tokenizer of this digest is served here; take the digest from the profile"
             )
         headers = {"Cache-Control": "private, max-age=31536000, immutable"}
-        return Response(self._tokenizer, media_type="application/json", headers=headers)
+        return Response(found, media_type="application/json", headers=headers)

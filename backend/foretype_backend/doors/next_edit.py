@@ -20,7 +20,7 @@ from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import completion_errors, read_body, refused
 from foretype_backend.doors.openai import error_body, usage_body
 from foretype_backend.errors import BudgetExceededError
-from foretype_backend.serving.next_edits import NO_EDIT_MODEL, EditOutcome, NextEdits
+from foretype_backend.serving.next_edits import NO_EDIT_MODEL, EditOutcome, NextEditService
 from foretype_backend.transport.http_protocol import body_channel
 
 __all__ = ["NextEditDoor"]
@@ -37,7 +37,7 @@ class NextEditRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class NextEditDoor:
     """Args: `edits` None answers every request with what is missing."""
 
-    def __init__(self, edits: NextEdits | None, *, max_body_bytes: int) -> None:
+    def __init__(self, edits: NextEditService | None, *, max_body_bytes: int) -> None:
         self._edits = edits
         self._max_body_bytes = max_body_bytes
         self._numbers = itertools.count(1)

@@ -19,7 +19,7 @@ from foretype_backend.doors.http import read_body
 from foretype_backend.errors import PurgeError
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.directory import Principal
-from foretype_backend.prefix.directory import Held
+from foretype_backend.prefix.directory import HeldDocument
 from foretype_backend.prefix.purge_report import Purger
 from foretype_backend.prefix.rights import CacheRights
 
@@ -57,7 +57,7 @@ class PurgeDoor:
         app.door("POST", "/admin/prefix/purge", self.purge, tag="operators", takes=PurgeRequest, answers=answers)
 
     async def purge(self, request: Request, principal: Asks) -> Response:
-        """Make everything cached of a repository, or with none of the tenant, unreachable.
+        """Make everything cached of a repository, or without one of the whole tenant, unreachable.
 
         Of a gateway that keeps tenants apart.
         """
@@ -160,7 +160,7 @@ def _refused(field: str | None, message: str) -> JSONResponse:
     return JSONResponse({"error": error}, status_code=400)
 
 
-def _row(held: Held, now: float, named: dict[str, str]) -> dict[str, Any]:
+def _row(held: HeldDocument, now: float, named: dict[str, str]) -> dict[str, Any]:
     return {
         "document": held.document,
         "scope": held.scope.value,

@@ -37,7 +37,7 @@ class UnreadyReason(StrEnum):
 
 
 class Readiness:
-    """One check of the engine is under way at most, whoever asks.
+    """At most one check of the engine is under way, for all that ask.
 
     Args:
         draining: clients are asked to move.

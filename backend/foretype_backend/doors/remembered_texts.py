@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from foretype_context.prompt.segments import Segment
+from foretype_context.prompt.templates import Grammar
 from foretype_wire.gateway_protocol import GatewaySession
 from foretype_wire.messages import Complete, WireSegment
 from foretype_wire.segment_cache import SegmentCache
@@ -38,6 +39,10 @@ class RememberedTexts:
         self._counted = 0  # bytes, as they are counted for the tenant
         self._encoder: SessionEncoder | None = None  # most connections are silent, and need none
 
+    def use(self, renderer: Renderer) -> None:
+        """Another one renders from now on: texts stay, their ids do not."""
+        self._renderer, self._encoder = renderer, None
+
     def encoder(self) -> SessionEncoder:
         if self._encoder is None:
             self._encoder = self._renderer.remembering()
@@ -53,12 +58,10 @@ class RememberedTexts:
         self._session.cache.clear()
         self._count()
 
-    def resolve(self, message: Complete[WireSegment]) -> list[Segment] | list[bytes]:
+    def resolve(self, message: Complete[WireSegment], grammar: Grammar) -> list[Segment] | list[bytes]:
         """The segments of a request, or the digests of those that are not known here. Raises InvalidRequestError."""
         try:
-            return resolve(
-                self._session.cache, message.segments, self._renderer.grammar, max_segments=self._max_segments
-            )
+            return resolve(self._session.cache, message.segments, grammar, max_segments=self._max_segments)
         finally:
             self._count()
             while self._bound.full(self._tenant) and self._counted:

@@ -1,4 +1,4 @@
-"""The stream door: one long-lived WebSocket per client at `/v1/stream` (design, section 3).
+"""The stream door: one long-lived WebSocket per client at `/v1/stream`.
 
 Who may connect, and what is told to all. A wrong Origin, Host or token ends a connection before its first frame; what happens on
 one that was taken stands in :mod:`foretype_backend.doors.connection`.
@@ -11,23 +11,26 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from foretype_context.prompt.profile import Service
+from foretype_context.prompt.profile import Budgets, Service
 from foretype_wire.messages import Changed, Goaway, Hello, Profile
 from foretype_wire.subscriptions import Subscribers
+from msgspec.structs import replace
 from starlette.websockets import WebSocket
 
 from foretype_backend.admission.bounds import Bound
-from foretype_backend.admission.degradation import profile_at
+from foretype_backend.admission.degradation import FREE_TIER, profile_at
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.doors.connection import StreamConnection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
-from foretype_backend.experiments.arms import Told
-from foretype_backend.identity.directory import Denial, Principal, Scope
+from foretype_backend.experiments.arms import ToldArm
+from foretype_backend.identity.directory import Denial, Principal, Scope, Tier
 from foretype_backend.playground.logins import PROTOCOL
+from foretype_backend.serving.completion import developer_of
 from foretype_backend.serving.fair_turns import Turns
-from foretype_backend.serving.next_edits import NextEdits
+from foretype_backend.serving.next_edits import NextEditService
 from foretype_backend.serving.render import Renderer
+from foretype_backend.serving.served_revision import ChoosesRevision, ServedRevision
 from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
@@ -56,15 +59,19 @@ class StreamDoor:
         max_connections: int = 20_000,
         max_connections_per_tenant: int | None = None,
         block: BlockPool | None = None,
-        next_edits: NextEdits | None = None,
+        next_edits: NextEditService | None = None,
         turns: Turns | None = None,
         experiments: LiveExperiments | None = None,
+        revisions: ChoosesRevision | None = None,
+        free_budgets: Budgets | None = None,
     ) -> None:
         self.service = service
-        self.renderer = renderer
+        self.main = ServedRevision("", service, renderer, free_budgets)
+        """What `[model]` describes."""
+        self.revisions = revisions
         self.profile = profile
         """Of the full service."""
-        self._at: dict[Service, Profile] = {}
+        self._at: dict[tuple[str, Service, bool], Profile] = {}
         self.keeper = keeper
         self.limits = limits
         self.places = Bound(max_connections, max_connections_per_tenant or max_connections)
@@ -130,27 +137,49 @@ class StreamDoor:
     def _services(self) -> Iterator[CompletionService]:
         """Of all pools that a connection may ask."""
         yield self.service
+        if self.revisions is not None:
+            yield from (one.service for one in self.revisions.all())
         if self.block is not None:
             yield self.block.service
         if self.next_edits is not None and self.next_edits.service is not self.service:
             yield self.next_edits.service
 
-    def profile_of(self, tenant: str) -> Profile:
-        """What clients of a tenant are told: the profile at its rung of the ladder."""
-        rung = self.service.ladder.rung(tenant)
-        found = self._at.get(rung)
+    def profile_of(self, principal: Principal) -> Profile:
+        """What clients of a tenant are told: the profile of its tier, at its rung of the ladder."""
+        return self._profile_at(self.main, self.profile, principal.tenant, free=principal.tier is Tier.FREE)
+
+    def _profile_at(self, revision: ServedRevision, full: Profile, tenant: str, *, free: bool) -> Profile:
+        at = revision.name, revision.service.ladder.rung(tenant, free=free), free
+        found = self._at.get(at)
         if found is None:
-            found = self._at[rung] = profile_at(self.profile, rung)
+            budgets = revision.free_budgets if free and revision.free_budgets is not None else full.budgets
+            found = profile_at(full if budgets is full.budgets else replace(full, budgets=budgets), at[1])
+            self._at[at] = found
         return found
 
-    def told(self, principal: Principal, hello: Hello) -> Told:
-        """What one client is told: its tenant's profile, as an experiment may change it."""
-        plain = self.profile_of(principal.tenant)
-        return Told(plain) if self.experiments is None else self.experiments.told(self.profile, plain, principal, hello)
+    def revision_of(self, principal: Principal, hello: Hello, session: str) -> ServedRevision:
+        """Which revision answers a client now."""
+        if self.revisions is None:
+            return self.main
+        developer = developer_of(principal.tenant, principal.user or hello.user, session)
+        return self.revisions.of(developer, free=principal.tier is Tier.FREE) or self.main
 
-    def update_profile(self, profile: Profile) -> None:
+    def told(self, principal: Principal, hello: Hello, revision: ServedRevision) -> ToldArm:
+        """What one client is told: its tenant's profile, as an experiment may change it.
+
+        A client that is answered by another revision gets that one's profile, and takes no part in experiments.
+        """
+        if revision.profile is not None:
+            free = principal.tier is Tier.FREE
+            return ToldArm(self._profile_at(revision, revision.profile, principal.tenant, free=free))
+        plain = self.profile_of(principal)
+        return (
+            ToldArm(plain) if self.experiments is None else self.experiments.told(self.profile, plain, principal, hello)
+        )
+
+    def update_profile(self, profile: Profile, free_budgets: Budgets | None = None) -> None:
         """Use another profile from now on, and tell every client."""
-        self.profile = profile
+        self.profile, self.main.free_budgets = profile, free_budgets
         self._at.clear()
         self.tell_all()
 
@@ -159,9 +188,15 @@ class StreamDoor:
         self._tell([one for one in self.connections if one.session.hello is not None])
 
     def tell(self, tenants: Collection[str]) -> None:
-        """Tell the clients of these tenants what is told to them now."""
+        """Tell the clients of these tenants what is told to them now; of all free ones where `FREE_TIER` is among them."""
+        free = FREE_TIER in tenants
         self._tell(
-            [one for one in self.connections if one.principal.tenant in tenants and one.session.hello is not None]
+            [
+                one
+                for one in self.connections
+                if (one.principal.tenant in tenants or (free and one.principal.tier is Tier.FREE))
+                and one.session.hello is not None
+            ]
         )
 
     def _tell(self, connections: Sequence[StreamConnection], told: int = 0) -> None:

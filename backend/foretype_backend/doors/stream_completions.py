@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import InvalidRequestError
@@ -36,7 +36,8 @@ from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta
-from foretype_backend.serving.render import Prompt, Renderer
+from foretype_backend.serving.render import Prompt, Renderer, check_order
+from foretype_backend.serving.served_revision import ServedRevision
 from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
@@ -51,11 +52,14 @@ _FOR_EITHER = (RequestClass.INTERACTIVE, RequestClass.BLOCK, RequestClass.SPECUL
 """Classes that more than one pool can answer."""
 
 
+_ON_ITS_WAY_S: Final = 2.0
+"""How long after a client was told another profile a request may come that was planned by the former one."""
+
+
 class CompletionHost(Protocol):
     """What completions need of their door."""
 
-    service: CompletionService
-    renderer: Renderer
+    main: ServedRevision
     limits: LimitsConfig
     block: BlockPool | None
 
@@ -71,7 +75,19 @@ class StreamCompletions:
         spawn: runs what outlives the frame, until the connection ends.
     """
 
-    __slots__ = ("_door", "_loop", "_principal", "_send", "_session", "_spawn", "_texts", "_unborn", "pool")
+    __slots__ = (
+        "_door",
+        "_former",
+        "_loop",
+        "_principal",
+        "_revision",
+        "_send",
+        "_session",
+        "_spawn",
+        "_texts",
+        "_unborn",
+        "pool",
+    )
 
     def __init__(
         self,
@@ -93,6 +109,15 @@ class StreamCompletions:
         """`fast` or `quality`, where an experiment says which one answers."""
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
+        self._revision = door.main
+        self._former: tuple[ServedRevision, float] | None = None  # until when what is on its way may be for it
+
+    def use(self, revision: ServedRevision) -> None:
+        """The client is told another profile now. Requests that it sent before it heard of that go to the former revision."""
+        if revision is not self._revision:
+            self._former = self._revision, self._loop.time() + _ON_ITS_WAY_S
+            self._revision = revision
+            self._texts.use(revision.renderer)
 
     def close(self) -> None:
         """Lets go of the connection, which is over: what it knew is gone with it, not with the collector's next round."""
@@ -110,12 +135,13 @@ class StreamCompletions:
 
     def take(self, message: Complete[WireSegment]) -> None:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
-        received = self._door.service.clock()
+        received = self._revision.service.clock()
+        revision = self._planned_for(message)
         segments: list[Segment] | list[bytes] = []
         fault: InvalidRequestError | None = None
         try:
             if self._session.hello is not None:  # of somebody who has not said it nothing is kept
-                segments = self._texts.resolve(message)
+                segments = self._texts.resolve(message, revision.renderer.grammar)
         except InvalidRequestError as error:
             fault = error
         try:
@@ -143,7 +169,7 @@ class StreamCompletions:
             self._supersede(former)
         known = [segment for segment in segments if isinstance(segment, Segment)]
         try:
-            early = self._early(message, known)
+            early = self._early(message, known, revision)
         except InvalidRequestError as error:
             self._session.ended(message.id)
             self._send(invalid(error, id=message.id))
@@ -153,28 +179,47 @@ class StreamCompletions:
         else:
             self._spawn(self._serve(message, known, early, received))
 
-    def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
+    def _planned_for(self, message: Complete[WireSegment]) -> ServedRevision:
+        """The revision whose profile a client had when it asked, by what only fits the former one's grammar."""
+        former = self._still_former()
+        if former is not None and not _fits(message, self._revision) and _fits(message, former):
+            return former
+        return self._revision
+
+    def _still_former(self) -> ServedRevision | None:
+        if self._former is None or self._former[1] < self._loop.time():
+            self._former = None
+            return None
+        return self._former[0]
+
+    def _early(self, message: Complete[WireSegment], segments: list[Segment], revision: ServedRevision) -> _Early:
         """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequestError."""
-        claim = self._claim(message, segments, self._door.service)
+        claim = self._claim(message, segments, revision)
         if self._block(message.class_) is not None:
-            return _Early(claim, None)
+            return _Early(claim, None, revision)
         with contextlib.ExitStack() as undo:
             undo.enter_context(claim)
-            prompt = self._door.renderer.at_once(segments, self._texts.encoder())
+            own = revision is self._revision
+            prompt = revision.renderer.at_once(segments, self._texts.encoder() if own else None)
+            former = self._still_former() if own else None
+            if former is not None and prompt is not None and message.prompt_tokens not in (None, len(prompt.ids)):
+                other = former.renderer.at_once(segments)  # who counts as the former tokenizer does had its profile
+                if other is not None and message.prompt_tokens == len(other.ids):
+                    revision, prompt = former, other
             undo.pop_all()
-        return _Early(claim, prompt)
+        return _Early(claim, prompt, revision)
 
     def _block(self, class_: RequestClass) -> BlockPool | None:
         """The pool of larger models, where it answers requests of this class; None for the fast one."""
         wanted = class_ is RequestClass.BLOCK if self.pool is None else self.pool == "quality"
         return self._door.block if wanted and class_ in _FOR_EITHER else None
 
-    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: CompletionService) -> Claim:
+    def _claim(self, message: Complete[WireSegment], segments: list[Segment], revision: ServedRevision) -> Claim:
         opened = message.stop.opened
         most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
         characters = sum([len(segment.text) for segment in segments])
-        context = self._door.renderer.context_limit_tokens
-        return service.claim(
+        context = revision.renderer.context_limit_tokens
+        return revision.service.claim(
             self._principal, message.class_, characters=characters, context_tokens=context, max_tokens=most
         )
 
@@ -200,18 +245,17 @@ class StreamCompletions:
     async def _answer(
         self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
     ) -> tuple[GatewayMessage, ...]:
-        block = self._block(message.class_)
+        block, revision = self._block(message.class_), early.revision
         claim = early.claim
         if block is not None:
             outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
             lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over):
                 return answer_of(message.id, outcome)
-            claim = self._claim(message, segments, self._door.service)
+            claim = self._claim(message, segments, revision)
         with claim:
-            outcome = await self._run(
-                message, segments, received, self._door.service, self._door.renderer, claim, early.prompt
-            )
+            service, renderer = revision.service, revision.renderer
+            outcome = await self._run(message, segments, received, service, renderer, claim, early.prompt)
         return answer_of(message.id, outcome)
 
     async def _run(
@@ -226,9 +270,9 @@ class StreamCompletions:
     ) -> CompletionOutcome | GatewayMessage:
         """Serve in one pool; a message where the request never got so far."""
         deadline = self._loop.time() + min(message.deadline_ms, self._door.limits.max_deadline_ms) / 1000
-        own = renderer is self._door.renderer
+        own = self._door.block is None or renderer is not self._door.block.renderer
         if prompt is None:
-            encoder = self._texts.encoder() if own else None
+            encoder = self._texts.encoder() if renderer is self._revision.renderer else None
             prompt = await renderer.encode(segments, encoder=encoder, tenant=self._principal.tenant)
         claim.counted(len(prompt.ids))
         if message.id in self._unborn:
@@ -249,6 +293,7 @@ class StreamCompletions:
             class_=message.class_,
             document=message.document,
             principal=self._principal,
+            user="" if self._session.hello is None else self._session.hello.user,
             stop=message.stop,
             prefill_only=_is_warm(message),
             repository=self._session.repository_of(message.document),
@@ -262,15 +307,24 @@ class StreamCompletions:
         self._send(_delta(id, delta))
 
 
+def _fits(message: Complete[WireSegment], revision: ServedRevision) -> bool:
+    try:
+        check_order([one.kind for one in message.segments], revision.renderer.grammar)
+    except InvalidRequestError:
+        return False
+    return True
+
+
 def _gone(*_: object) -> None:
     """Where a connection was."""
 
 
 class _Early(NamedTuple):
-    """What a request has when its frame is done with: a claim, and its prompt where that was short."""
+    """What a request has when its frame is done with: a claim, its prompt where that was short, and who answers."""
 
     claim: Claim
     prompt: Prompt | None
+    revision: ServedRevision
 
 
 def _is_warm(message: Complete[WireSegment]) -> bool:

@@ -18,7 +18,7 @@ from foretype_backend.doors.stream_completions import answer_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
-from foretype_backend.serving.next_edits import NO_EDIT_MODEL, NextEdits
+from foretype_backend.serving.next_edits import NO_EDIT_MODEL, NextEditService
 
 __all__ = ["NextEditHost", "StreamNextEdits"]
 
@@ -29,7 +29,7 @@ class NextEditHost(Protocol):
     """What questions need of their door."""
 
     limits: LimitsConfig
-    next_edits: NextEdits | None
+    next_edits: NextEditService | None
 
     def cancel(self, key: str) -> bool: ...
     def supersede(self, key: str, session: str) -> bool: ...
@@ -107,7 +107,7 @@ class StreamNextEdits:
         self._live.add(message.id)
         self._spawn(self._serve(edits, message, claim, received))
 
-    async def _serve(self, edits: NextEdits, message: NextEdit, claim: Claim, received: float) -> None:
+    async def _serve(self, edits: NextEditService, message: NextEdit, claim: Claim, received: float) -> None:
         try:
             with claim:
                 answer = await self._answer(edits, message, claim, received)
@@ -124,7 +124,7 @@ class StreamNextEdits:
         self._send(*answer)
 
     async def _answer(
-        self, edits: NextEdits, message: NextEdit, claim: Claim, received: float
+        self, edits: NextEditService, message: NextEdit, claim: Claim, received: float
     ) -> tuple[GatewayMessage, ...]:
         prompt = await edits.encode(message.question, tenant=self._principal.tenant)
         if message.id in self._unborn:

@@ -87,11 +87,11 @@ class AcceptanceCollector(Collector):
         self._guessed = guessed
 
     def collect(self) -> Iterable[Metric]:
-        steps = CounterMetricFamily("foretype_decode_steps", "Decode steps of the engine.", labels=["language"])
+        steps = CounterMetricFamily("foretype_decode_steps", "Decode steps of the engine `vllm`.", labels=["language"])
         tokens = CounterMetricFamily("foretype_decode_tokens", "Tokens of these steps.", labels=["language"])
         pays = GaugeMetricFamily(
             "foretype_speculation_pays",
-            f"1 where at least {PAYS_FROM:.0%} of the guesses are accepted; after {_LEAST_STEPS} steps of the language.",
+            "1 where enough guesses are accepted for speculation to pay (engine `vllm`).",
             labels=["language"],
         )
         made = CounterMetricFamily("foretype_guessed_tokens", "Tokens that speculation guessed.")

@@ -1,11 +1,11 @@
-"""The engine port: what every inference engine looks like from inside the gateway (design, section 8)."""
+"""The engine port: what every inference engine looks like from inside the gateway."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from foretype_context.prompt.segments import PlacedSegment
@@ -20,6 +20,7 @@ __all__ = [
     "EngineStatistics",
     "GenerationParams",
     "GenerationRequest",
+    "KnowsMemory",
     "Origin",
 ]
 
@@ -55,6 +56,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         repository: BLAKE2b-128 of the root commit in hexadecimal, as clients name it; "" where it is not known.
         owner: who does not share the cache of the repository; "" for who does.
+        developer: who stays with one revision of the model while a roll-out lasts; the session where nobody is named.
         document: the document that the cursor is in; "" for stateless clients.
         placed: the prompt's segments with their token ranges, in prompt order.
     """
@@ -62,6 +64,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     repository: str = ""
     owner: str = ""
+    developer: str = ""
     session: str = ""
     document: str = ""
     language: str = ""
@@ -80,6 +83,7 @@ class GenerationRequest(msgspec.Struct, frozen=True):
         deadline: on the event loop's clock, seconds; work not started by then is dropped.
         origin: what the prompt is made of, for engines that route or keep tiers.
         traceparent: the gateway's span (W3C Trace Context), for servers that trace as well; "" where nothing is traced.
+        handed: what a replica that computed the prompt says of where it is.
     """
 
     id: str
@@ -91,6 +95,7 @@ class GenerationRequest(msgspec.Struct, frozen=True):
     deadline: float | None = None
     origin: Origin | None = None
     traceparent: str = ""
+    handed: Mapping[str, Any] = {}
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +155,15 @@ class EngineStatistics(NamedTuple):
     kv_use: float | None = None
 
 
+@runtime_checkable
+class KnowsMemory(Protocol):
+    """An engine that knows how much its cache memory holds."""
+
+    def can_admit(self, tokens: int) -> bool:
+        """Whether so many tokens more would be held beside those of the requests that run."""
+        ...
+
+
 class Engine(Protocol):
     """An inference engine.
 
@@ -176,6 +190,11 @@ class Engine(Protocol):
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """Compute and cache the prefix at the lowest priority; dropped silently under load."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """Times that it was started anew, as its statistics have it. Looked at with each request, which need not count all the rest."""
         ...
 
     def statistics(self) -> EngineStatistics: ...

@@ -123,7 +123,7 @@ class SaltProof:
         self._refused = ("", 0.0)
 
     async def hold(self) -> None:
-        """Returns when the server is known to keep salts apart; whoever waits at the same time waits for the same answer.
+        """Returns when the server is known to keep salts apart; callers at the same time wait for the same answer.
 
         Raises:
             SaltIgnoredError: it does not; it is asked again after some seconds.

@@ -28,9 +28,9 @@ from foretype_backend.serving.timing_wheel import Alarms
 __all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
 
 _REMEMBERED: Final = 1024
-"""Ids kept for whoever asks what was done, and sessions whose last prompt is known."""
+"""Most ids that are kept so that tests can see what was done, and sessions whose last prompt is known."""
 _PROMPTS: Final = 32
-"""Prompts kept for whoever asks."""
+"""Most prompts that are kept so that tests can look at them."""
 
 Script = Callable[[Sequence[int]], Sequence[int]]
 """Prompt ids to all the ids that the engine would ever generate after them."""
@@ -301,6 +301,10 @@ class ScriptedEngine:
         cached_tokens = self.cache.cached_tokens(keys, len(token_ids))
         await self._pause((len(token_ids) - cached_tokens) * self._prefill_s_per_token)
         self.cache.touch(keys)
+
+    @property
+    def restarts(self) -> int:
+        return self._restarts
 
     def statistics(self) -> EngineStatistics:
         return EngineStatistics(

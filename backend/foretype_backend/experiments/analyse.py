@@ -1,4 +1,4 @@
-"""From rows to a verdict, or to the reasons why there is none (evals research, section 5.9)."""
+"""From rows to a verdict, or to the reasons why there is none."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def _srm(trial: Sequence[UserDay], control: str, treatment: str, options: AbOpti
 def guard_findings(
     rows: Sequence[UserDay], control: str, treatment: str, options: AbOptions
 ) -> dict[str, dict[str, Any]]:
-    """Each guardrail that is on, but for the headline itself and for what no row knows."""
+    """Each guardrail that is on, except the headline itself and what no row knows."""
     margins = options.guardrails.margins()
     alpha = alpha_each(list(margins))
     trial = [row for row in rows if row.variant in (control, treatment)]

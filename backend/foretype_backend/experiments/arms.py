@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from foretype_backend.experiments.variants import Knobs
 
-__all__ = ["Arm", "LeftOut", "Person", "Told"]
+__all__ = ["Arm", "LeftOut", "Person", "ToldArm"]
 
 
 class Person(NamedTuple):
@@ -36,7 +36,7 @@ class LeftOut(NamedTuple):
     missing: tuple[str, ...]
 
 
-class Told(NamedTuple):
+class ToldArm(NamedTuple):
     """What a client is told, and why: its arm, or what keeps it out; `pool` answers it, where an experiment says which."""
 
     profile: Profile

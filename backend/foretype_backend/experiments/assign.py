@@ -1,6 +1,6 @@
 """Who sees which variant in which block of time: a pure function of salt, user and block, so that every gateway decides alike.
 
-Switchback (evals research, section 5.9): blocks are taken in consecutive pairs, and within a user's pair a keyed hash says which
+Switchback: blocks are taken in consecutive pairs, and within a user's pair a keyed hash says which
 variant comes first, so that every user sees both equally often. A block is so many hours of the gateway's clock, in UTC; where it is a
 day, working days are paired with each other, and a weekend is a pair of its own. A client's clock has no part in it.
 """

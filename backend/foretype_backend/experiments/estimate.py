@@ -1,7 +1,7 @@
 """The effect of a variant on a ratio metric, within users by day or between users.
 
 A ratio metric is summed per unit of randomisation and linearised (delta method): `y = (numerator - R denominator) / mean
-denominator`, whose mean differs between the arms by as much as the ratios do (evals research, section 5.9). Displays are
+denominator`, whose mean differs between the arms by as much as the ratios do. Displays are
 never treated as independent. All arrays are [users, days]; `arm` is 0 for control, 1 for treatment, -1 where a user was not
 seen that day.
 """

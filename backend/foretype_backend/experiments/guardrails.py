@@ -68,13 +68,16 @@ def alpha_each(guards: Sequence[str]) -> float:
     return min(0.5, 2 * FALSE_STOPS / WAY_SHARE / max(1, len(guards)))
 
 
-def finding(name: str, margin: float, effect: Effect, of: Sequence[float]) -> dict[str, Any]:
+def finding(
+    name: str, margin: float, effect: Effect, of: Sequence[float], guard: Guard | None = None
+) -> dict[str, Any]:
     """What is known of one guardrail.
 
     Args:
         of: the denominators of control and treatment.
+        guard: of a ratio that is none of :data:`GUARDS`.
     """
-    guard, bounds = GUARDS[name], effect.always
+    guard, bounds = guard or GUARDS[name], effect.always
     breached = None
     allowed = margin * effect.control if guard.relative else margin
     if bounds is not None:

@@ -20,7 +20,7 @@ __all__ = [
     "FRESH_MS",
     "GUARDRAIL",
     "PLAN",
-    "Stop",
+    "StopReason",
     "followed_by",
     "judge_guardrails",
     "problem",
@@ -37,7 +37,7 @@ PLAN: Final = "plan"
 GATEWAY: Final = "gateway"
 
 
-class Stop(NamedTuple):
+class StopReason(NamedTuple):
     """An experiment stops itself: why, and what decided."""
 
     reason: str
@@ -62,19 +62,19 @@ def followed_by(seen: Sequence[Seen], now_ms: int) -> dict[str, Any]:
     }
 
 
-def problem(experiment: Experiment, tenants: Collection[str], seen: Sequence[Seen], now_ms: int) -> Stop | None:
+def problem(experiment: Experiment, tenants: Collection[str], seen: Sequence[Seen], now_ms: int) -> StopReason | None:
     """Why it cannot go on, whatever is measured."""
     if experiment.tenant and experiment.tenant not in tenants:
-        return Stop(f"tenant {experiment.tenant!r} is gone", GATEWAY)
+        return StopReason(f"tenant {experiment.tenant!r} is gone", GATEWAY)
     fresh = [one for one in seen if now_ms - one.seen_ms <= FRESH_MS]
     for one in fresh:
         if one.error:
-            return Stop(f"{one.gateway} cannot apply it: {one.error}", GATEWAY)
+            return StopReason(f"{one.gateway} cannot apply it: {one.error}", GATEWAY)
     alone = [one for one in fresh if one.since_ms and now_ms - one.since_ms >= ALONE_MS]
     if alone and not any(one.followed for one in fresh):
         told = followed_by(seen, now_ms)
         knobs = ", ".join(f"{knob} ({clients})" for knob, clients in sorted(told["missing"].items()))
-        return Stop(
+        return StopReason(
             f"no client can apply it: of {told['connected']} connected none knows all of it; missing: {knobs}", GATEWAY
         )
     return None
@@ -88,13 +88,15 @@ def judge_guardrails(experiment: Experiment, rows: Sequence[UserDay]) -> dict[st
     return guard_findings(rows, control, treatment, experiment.spec.options())
 
 
-def to_stop(experiment: Experiment, rows: Sequence[UserDay], findings: Mapping[str, Any], now_ms: int) -> Stop | None:
+def to_stop(
+    experiment: Experiment, rows: Sequence[UserDay], findings: Mapping[str, Any], now_ms: int
+) -> StopReason | None:
     """Whether what was measured ends it: a guardrail, or its plan."""
     for name, found in findings.items():
         if found["breached"]:
-            return Stop(f"{name} {found['breached']}; n = {found['n'][0]} and {found['n'][1]}", GUARDRAIL)
+            return StopReason(f"{name} {found['breached']}; n = {found['n'][0]} and {found['n'][1]}", GUARDRAIL)
     if _over(experiment, rows, now_ms):
-        return Stop(f"{experiment.spec.planned_days} days with work in them are over, as planned", PLAN)
+        return StopReason(f"{experiment.spec.planned_days} days with work in them are over, as planned", PLAN)
     return None
 
 

@@ -19,7 +19,7 @@ from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.degradation import profile_at
 from foretype_backend.errors import EntryError, StoreError, VariantError
-from foretype_backend.experiments.arms import Arm, LeftOut, Person, Told
+from foretype_backend.experiments.arms import Arm, LeftOut, Person, ToldArm
 from foretype_backend.experiments.assign import block_at
 from foretype_backend.experiments.experiment import Experiment, arm_of
 from foretype_backend.experiments.store import ExperimentStore, Seen, readable
@@ -131,7 +131,7 @@ class LiveExperiments:
         self._blocks = self._now_blocks()
         self._tell()
 
-    def told(self, profile: Profile, plain: Profile, principal: Principal, hello: Hello) -> Told:
+    def told(self, profile: Profile, plain: Profile, principal: Principal, hello: Hello) -> ToldArm:
         """What one client is told now.
 
         Args:
@@ -139,17 +139,17 @@ class LiveExperiments:
             plain: what it is told without an experiment; budgets of a variant shrink with its service like all others.
         """
         if not self._running:
-            return Told(plain)
+            return ToldArm(plain)
         service = plain.service
         user = principal.user or hello.user
         person = Person(principal.tenant, principal.team, safe_name(user) if user else "")
         arm = arm_of(self._running, person, frozenset(hello.knobs), self._wall_ms())
         if arm is None or arm.experiment in self._errors:
-            return Told(plain)
+            return ToldArm(plain)
         if self._telemetry is None:
             arm = LeftOut(arm.experiment, ("telemetry",))
         if isinstance(arm, LeftOut):
-            return Told(plain, arm)
+            return ToldArm(plain, arm)
         key = (arm.experiment, arm.variant, arm.block, service.value)
         known = self._made.get(key)
         if known is None or known[0] is not profile:
@@ -159,8 +159,8 @@ class LiveExperiments:
                 known = self._made[key] = profile, profile_at(self._profile_of(profile, arm), service)
             except VariantError as error:  # the configuration has changed since it was checked
                 self._errors[arm.experiment] = f"variant {arm.variant}: {error}"
-                return Told(plain)
-        return Told(known[1], arm, arm.knobs.pool)
+                return ToldArm(plain)
+        return ToldArm(known[1], arm, arm.knobs.pool)
 
     def turn(self) -> bool:
         """Look at the clock; True where a block has ended, and everybody was told."""

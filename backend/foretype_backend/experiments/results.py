@@ -24,7 +24,7 @@ SETTLES_MS: Final = 600_000
 
 _E = events.c
 _RETAINED_AT_S: Final = 300
-"""RCPO's primary age (evals research, section 5.2)."""
+"""RCPO's primary age."""
 _GIVEN_UP: Final = ("cancelled", "dropped")
 _AWAITED: Final = ("interactive", "block", "")
 _KEYS: Final = ("user_id", "block", "variant", "language")

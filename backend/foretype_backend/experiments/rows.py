@@ -1,6 +1,6 @@
 """What an experiment is judged by: one row per user, block of time, variant and language, counts only.
 
-Source of the columns: evals research, sections 5.1 and 5.2. A row with an empty variant lies before the experiment and feeds
+The columns are those of docs/telemetry.md. A row with an empty variant lies before the experiment and feeds
 the variance reduction alone. A count that is None is not known, which is not the same as none.
 """
 
@@ -24,7 +24,7 @@ class UserDay(msgspec.Struct, frozen=True, kw_only=True):
         block: number of the block (:mod:`.assign`); None where blocks are days.
         variant: empty before the experiment.
         opportunities: content changes and caret moves after which policy allowed a suggestion.
-        displays: suggestion sessions read for at least T (section 5.2), of which `accepts` were accepted.
+        displays: suggestion sessions read for at least T, of which `accepts` were accepted.
         chars_retained: accepted characters still there after five minutes; None while that is not known yet.
         awaited: results of requests that somebody waited for, of which `cancelled` were given up.
         first_tokens: requests that got a first token, `late` of them after the limit of the guardrail.
@@ -68,7 +68,7 @@ METRICS: Final = {
     "retention": ("chars_retained", "chars_accepted"),
     "rocc": ("chars_accepted", "chars_written"),
 }
-"""Ratio metrics of section 5.2: numerator, denominator. `rcpo` is the headline, `acceptance` is one of displays read."""
+"""Ratio metrics: numerator, denominator. `rcpo` is the headline, `acceptance` is one of displays read."""
 
 RATIOS: Final = {
     **METRICS,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.engines.port import Origin
+from foretype_backend.engines.vllm.fleet_router import FleetRouterEngine
 from foretype_backend.engines.vllm.request import tier_parameters
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.fleet.health import HealthOptions
-from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
+from foretype_backend.fleet.members.membership import MembershipRules
+from foretype_backend.fleet.members.sources import source_of
+from foretype_backend.fleet.pool import Discovery, PoolOptions, ReplicaPool
+from foretype_backend.fleet.prefill_apart import ApartOptions
 from foretype_backend.fleet.retire import RetireSender
 from foretype_backend.fleet.routing.router import RoutingOptions
 from foretype_backend.prefix.salt import tier_secret
@@ -28,6 +33,11 @@ def make_pool(
     shared: bool = False,
     secret: bytes = b"",
     within: Mapping[str, frozenset[str]] | None = None,
+    regions: Mapping[str, frozenset[str]] | None = None,
+    grammar: str = "",
+    text: Callable[[Sequence[int]], str] | None = None,
+    is_own: Callable[[str], bool] = lambda _: False,
+    engine: type[VllmServerEngine] = VllmServerEngine,
     **options: Any,
 ) -> ReplicaPool:
     """A pool, not started.
@@ -36,6 +46,11 @@ def make_pool(
         shared: tenants that do not trust each other reach it.
         secret: of the salts, where messages go to the servers' tiers.
         within: by tenant that is bound to regions, the URLs of the replicas in them.
+        regions: by tenant that is bound to some, for replicas that announce theirs.
+        grammar: of the profile: who announces another one is not asked.
+        text: a prompt's ids as text, for a fleet's own router that refuses ids.
+        is_own: whether an address is this gateway's.
+        engine: what a replica is; `from_config` makes it.
         options: further fields of :class:`foretype_backend.engines.openai.events.OpenAIConfig`, for every replica.
 
     Raises:
@@ -47,29 +62,58 @@ def make_pool(
             raise ModuleNotFoundError(f"{what} needs the package {module}; install the extra `tiers`")
     transfer = functools.partial(_transfer_parameters, frozenset(fast.shared_tier_tenants)) if fast.tiers else None
     common = {"idle_timeout_s": fast.idle_timeout_s, "model": fast.model, "api_key": api_key} | options
-    engines = [
-        VllmServerEngine.from_config(
-            url=url, vocabulary_tokens=vocabulary_tokens, transfer_parameters=transfer, shared=shared, **common
-        )
-        for url in fast.replicas
-    ]
-    events = {engine.name: endpoint for engine, endpoint in zip(engines, fast.kv_events, strict=False)}
-    names = {url: engine.name for url, engine in zip(fast.replicas, engines, strict=True)}
+    router: dict[str, Any] = {}
+    if fast.routing == "pass_through":
+        router = {"session_header": fast.session_header, "text": text}
+    make = functools.partial(
+        FleetRouterEngine.from_config if router else engine.from_config,
+        **router,
+        vocabulary_tokens=vocabulary_tokens,
+        transfer_parameters=transfer,
+        shared=shared,
+        **common,
+    )
+    engines: list[VllmServerEngine] = [make(url=url) for url in fast.replicas]
+    found = fast.discovery
+    if found is not None:
+        make(url=f"{found.scheme}://127.0.0.1:1/v1")  # an option that does not exist is told at the start
+    events = {one.name: endpoint for one, endpoint in zip(engines, fast.kv_events, strict=False)}
+    names = {url: one.name for url, one in zip(fast.replicas, engines, strict=True)}
     bound = {tenant: frozenset(names[url] for url in urls) for tenant, urls in (within or {}).items()}
     return ReplicaPool(
         engines,
         PoolOptions(
             routing=RoutingOptions(
                 load_factor=fast.load_factor,
+                kv_high_water=fast.kv_high_water,
                 free_in_flight=fast.batch,
                 replicas_per_repository=fast.replicas_per_repository,
             ),
             health=HealthOptions(idle_s=fast.check_every_s, silence_s=fast.silence_s),
             pass_through=fast.routing == "pass_through",
+            apart=None if fast.prefill_from_tokens is None else ApartOptions(fast.prefill_from_tokens, fast.hand_over),
         ),
         sender=RetireSender.to(fast.retire_url, tier_secret(secret)) if fast.retire_url is not None else None,
         events=events,
         within=bound,
+        regions=regions,
+        discovery=None
+        if found is None
+        else Discovery(
+            source=source_of(found),
+            opens=lambda name, announced: make(url=f"{found.scheme}://{announced.address}/v1", name=name),
+            rules=MembershipRules(
+                networks=tuple(map(ipaddress.ip_network, found.networks)),
+                is_own=is_own,
+                grammar=grammar,
+                shrink_interval_s=found.shrink_interval_s,
+                drain_s=found.drain_s,
+                most=found.most,
+                apart=fast.prefill_from_tokens is not None,
+            ),
+            poll_s=found.poll_s,
+            first_wait_s=found.first_wait_s,
+        ),
     )
 
 

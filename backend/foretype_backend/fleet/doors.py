@@ -12,9 +12,10 @@ from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.purge_report import Purger
 from foretype_backend.prefix.rights import CacheRights
+from foretype_backend.serving.completion import developer_of
 from foretype_backend.start.app import stream_door
 
-__all__ = ["attach_pool", "attach_purger"]
+__all__ = ["attach_pool", "attach_purger", "follow_sessions"]
 
 
 def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,6 +24,17 @@ def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], fl
     Args:
         clock: the pool's.
     """
+    follow_sessions(app, pool, clock=clock)
+    stream = stream_door(app)
+    stream.feedback.told.add(
+        lambda sender, events: pool.revisions.told(developer_of(sender.tenant, sender.user, sender.connection), events)
+    )
+    salts = stream.service.salts
+    PrefixDoor(pool, clock=clock, rights=lambda: salts.rights if salts is not None else CacheRights()).register(app)
+
+
+def follow_sessions(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
+    """What sessions do, and purges, reach the book of a pool's caches."""
     stream = stream_door(app)
 
     def changed(session: str, change: Changed) -> None:
@@ -33,7 +45,6 @@ def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], fl
     salts = stream.service.salts
     if salts is not None:
         salts.ended.add(pool.purge)
-    PrefixDoor(pool, clock=clock, rights=lambda: salts.rights if salts is not None else CacheRights()).register(app)
 
 
 def attach_purger(app: DocumentedApp, purger: Purger, pool: ReplicaPool | None = None) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from foretype_backend.fleet.health import ReplicaStanding
+from foretype_backend.fleet.members.membership import MembershipStatistics, Phase
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
 from foretype_backend.fleet.statistics import PoolStatistics
 
@@ -15,7 +17,10 @@ __all__ = ["PoolCollector"]
 
 
 class PoolCollector(Collector):
-    """Reads at the time of a scrape. Replicas are named by their URL, which is configuration and no secret."""
+    """Reads at the time of a scrape. Replicas are named as they are announced, or by their URL, which is configuration and no secret.
+
+    Who is refused is counted by reason alone: what a directory makes up gets no series of its own.
+    """
 
     def __init__(self, pool: Callable[[], PoolStatistics], speculation: Callable[[], SpeculationPolicy | None]) -> None:
         self._pool = pool
@@ -43,7 +48,7 @@ class PoolCollector(Collector):
             routes.add_metric([route.value], count)
         full = GaugeMetricFamily(
             "foretype_replica_kv_use_ratio",
-            "Share of a replica's cache that running requests hold.",
+            "Share of a replica's key-value cache that running requests hold, as it says every 5 s.",
             labels=["replica"],
         )
         for name, use in statistics.kv_use.items():
@@ -51,13 +56,24 @@ class PoolCollector(Collector):
         # A gauge, since every worker and every gateway reads the same count, and they must not add up.
         tiers = GaugeMetricFamily(
             "foretype_replica_prompt_tokens",
-            "A replica's prompt tokens since its start, computed or by the tier that had them cached.",
+            "A replica's prompt tokens since its start: `computed`, or cached on the `device`, the `host` or in `redis`.",
             labels=["replica", "tier"],
         )
         for name, counts in statistics.prompt_tokens_by_tier.items():
             for tier, tokens in counts.items():
                 tiers.add_metric([name, tier], tokens)
         yield from (standing, flying, outages, queued, routes, full, tiers)
+        if statistics.membership is not None:
+            yield from _membership(statistics.membership)
+        if statistics.apart is not None:
+            apart = CounterMetricFamily(
+                "foretype_prefills_apart",
+                "Prompts computed on a replica for another one to answer.",
+                labels=["outcome"],
+            )
+            apart.add_metric(["handed"], statistics.apart.handed)
+            apart.add_metric(["failed"], statistics.apart.failed)
+            yield apart
         agreement = statistics.agreement
         yield CounterMetricFamily(
             "foretype_directory_requests", "Requests whose cached tokens an engine told.", value=agreement.requests
@@ -67,7 +83,11 @@ class PoolCollector(Collector):
         )
         warm = statistics.warm
         yield CounterMetricFamily("foretype_warmed", "Warm-ups sent to a replica.", value=warm.begun)
-        yield CounterMetricFamily("foretype_warm_merged", "Wanted, and warm or waiting already.", value=warm.merged)
+        yield CounterMetricFamily(
+            "foretype_warm_merged",
+            "Warm-ups that were not sent, since the prompt was warm or waiting already.",
+            value=warm.merged,
+        )
         yield CounterMetricFamily("foretype_warm_dropped", "Warm-ups dropped under load.", value=warm.dropped)
         yield from self._speculated()
 
@@ -88,10 +108,36 @@ class PoolCollector(Collector):
                 share.add_metric([language], one.accepted_share)
         by_pattern = GaugeMetricFamily(
             "foretype_speculation_pattern_share",
-            "Guesses accepted of those made, by what stands at the cursor.",
+            "Guesses accepted of those made, by what stands at the cursor: `syntax`, `idiom`, `name`, `logic`, `comment`.",
             labels=["language", "pattern"],
         )
         for (language, pattern), one in policy.patterns().items():
             if one.accepted_share is not None:
                 by_pattern.add_metric([language, pattern.value], one.accepted_share)
         yield from (verdicts, share, by_pattern)
+
+
+def _membership(found: MembershipStatistics) -> Iterable[Metric]:
+    phases = GaugeMetricFamily(
+        "foretype_membership_replicas", "Announced replicas, by where they stand.", labels=["phase"]
+    )
+    counts = Counter(found.phases.values())
+    for phase in Phase:
+        phases.add_metric([phase.value], counts[phase])
+    refused = GaugeMetricFamily(
+        "foretype_membership_refused", "Announced replicas that are not asked, by reason.", labels=["why"]
+    )
+    for why, count in found.refusals.items():
+        refused.add_metric([why.value], count)
+    answers = CounterMetricFamily(
+        "foretype_membership_answers", "Questions to the directory of replicas.", labels=["outcome"]
+    )
+    answers.add_metric(["answered"], found.answers)
+    answers.add_metric(["failed"], found.failures)
+    yield from (phases, refused, answers)
+    yield GaugeMetricFamily(
+        "foretype_membership_age_seconds", "Since the directory was last believed.", value=found.answered_s
+    )
+    yield CounterMetricFamily(
+        "foretype_membership_held_back", "Replicas kept since a pool would have shrunk too fast.", value=found.held_back
+    )

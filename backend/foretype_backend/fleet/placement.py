@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
 from foretype_context.syntax.languages import LANGUAGES
 
 from foretype_backend.engines.port import Chunk, EngineFinish, Origin
 from foretype_backend.errors import EngineUnavailableError, Fault, NoReplicaError
-from foretype_backend.fleet.members import Member, Members
+from foretype_backend.fleet.members.announced import AnnouncedRollout
+from foretype_backend.fleet.members.replicas import Member, Members
+from foretype_backend.fleet.members.revisions import RevisionBook, names_of
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
-from foretype_backend.fleet.routing.router import Choice, Route, Router
+from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
 from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
 from foretype_backend.fleet.statistics import Agreement
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
@@ -23,7 +26,9 @@ class Placement:
 
     Args:
         pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
-        within: by tenant that is bound to regions, the replicas in them.
+        within: of a tenant that is bound to regions, the replicas in them; None of any other.
+        rollout: which revisions are asked.
+        revisions: counts what became of requests.
         book: the pool's book of caches, which is another one once the pool has started.
         clock: seconds, the pool's.
     """
@@ -37,7 +42,9 @@ class Placement:
         pass_through: bool,
         book: Callable[[], CacheBook],
         clock: Callable[[], float],
-        within: Mapping[str, frozenset[str]],
+        within: Callable[[str], frozenset[str] | None],
+        rollout: Callable[[], AnnouncedRollout | None],
+        revisions: RevisionBook,
     ) -> None:
         self._options = options
         self._members = members
@@ -46,6 +53,8 @@ class Placement:
         self._book = book
         self._clock = clock
         self._within = within
+        self._rollout = rollout
+        self.revisions = revisions
         self.agreement = Agreement(0, 0, 0, 0)
         self.speculation: SpeculationPolicy | None = None
 
@@ -65,17 +74,18 @@ class Placement:
         verdict = self.speculation.decide(*_kind(origin), min(load[name] for name in guessing))
         return frozenset() if verdict.on else frozenset(guessing)
 
-    def choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
+    def choose(self, found: LookUp, avoid: frozenset[str]) -> ReplicaChoice:
         """Raises EngineUnavailableError: nobody is in service whom this tenant may ask."""
         origin, tokens = found.origin, len(found.token_ids)
-        only = self._within.get(origin.tenant)
-        if only is not None and only.isdisjoint(self._router.replicas):
+        within = self._within(origin.tenant)
+        if within is not None and within.isdisjoint(self._router.replicas):
             told = f"no replica in the regions of tenant {origin.tenant!r} is in service"
             raise EngineUnavailableError(told, fault=Fault.REGION)
         if self._pass_through:
             if not self._router.replicas:
                 raise self._members.unavailable()
-            return Choice(self._router.replicas[0], Route.PASS_THROUGH, 0)
+            return ReplicaChoice(self._router.replicas[0], Route.PASS_THROUGH, 0)
+        only = self.allowed(origin, self._router.replicas)
         try:
             return self._router.choose(
                 origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid, only=only
@@ -83,28 +93,48 @@ class Placement:
         except NoReplicaError:
             raise self._members.unavailable() from None
 
+    def allowed(self, origin: Origin, names: Iterable[str]) -> frozenset[str] | None:
+        """Of these replicas, those in the tenant's regions and of the developer's revision; None for all of them."""
+        within, rollout = self._within(origin.tenant), self._rollout()
+        if rollout is None:
+            return within
+        revisions = {name: self._members[name].revision for name in names if within is None or name in within}
+        return frozenset(names_of(rollout, origin.developer or origin.session, revisions))
+
     async def follow(
-        self, member: Member, choice: Choice, found: LookUp, stream: AsyncIterator[Chunk]
+        self, member: Member, choice: ReplicaChoice, found: LookUp, stream: AsyncIterator[Chunk], *, max_tokens: int
     ) -> AsyncGenerator[Chunk]:
         """One attempt on one replica: what it says, and the books of it."""
         began, tokens, book = self._clock(), len(found.token_ids), self._book()
+        revision = member.revision
+        self.revisions.asked(revision, found.origin.developer or found.origin.session)
         alone = not member.health.statistics().in_flight
-        self._router.begin(choice, tokens, began)
+        self._router.begin(choice, tokens, began, max_tokens=max_tokens)
         member.health.began(began)
-        if not self._pass_through:
-            book.sent(found, choice.replica, began)
+        noted = self._pass_through
+
+        def note() -> None:
+            nonlocal noted
+            if not noted:
+                noted = True
+                book.sent(found, choice.replica, began)
+
+        # The request leaves with this turn of the loop: while it is under way there is time for the book.
+        asyncio.get_running_loop().call_soon(note)
         generated: list[int] = []
-        waiting, served, kind = True, False, _kind(found.origin)
+        waiting, served = True, False
+        kind = None if self.speculation is None else _kind(found.origin)
         try:
             async for chunk in stream:
                 now = self._clock()
                 member.health.heard(now)
                 if waiting:
                     waiting = False
+                    self.revisions.first_token(revision, now - began)
                     self._router.prefilled(choice, tokens)
                     if alone:
                         self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
-                if generated and chunk.token_ids and member.engine.guesses and self.speculation is not None:
+                if generated and chunk.token_ids and member.engine.guesses and self.speculation is not None and kind:
                     self.speculation.note(*kind, len(chunk.token_ids))
                 generated += chunk.token_ids
                 if chunk.cached_tokens is not None:
@@ -112,21 +142,27 @@ class Placement:
                 if chunk.finish is not None:
                     served = chunk.finish is not EngineFinish.ABORTED
                 yield chunk
+        except EngineUnavailableError:
+            self.revisions.failed(revision)
+            raise
         finally:
-            if isinstance(stream, AsyncGenerator):
-                await stream.aclose()
-            if waiting:
-                self._router.prefilled(choice, tokens)
-            self._router.end(choice)
-            member.health.ended(served=served)
-            if not self._pass_through:
-                now = self._clock()
-                if generated:
-                    book.answered(found, generated, choice.replica, now)
-                if not found.origin.document:  # a stateless client: there is no session that could end
-                    book.left(found.origin.session, now)
+            try:
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+            finally:  # a replica that does not let go is not waited for: it must not count as busy for ever
+                if waiting:
+                    self._router.prefilled(choice, tokens)
+                self._router.end(choice, tokens, max_tokens=max_tokens)
+                member.health.ended(served=served)
+                note()  # of one that was over within its turn
+                if not self._pass_through:
+                    now = self._clock()
+                    if generated:
+                        book.answered(found, generated, choice.replica, now)
+                    if not found.origin.document:  # a stateless client: there is no session that could end
+                        book.left(found.origin.session, now)
 
-    def _agree(self, choice: Choice, found: LookUp, cached_tokens: int) -> None:
+    def _agree(self, choice: ReplicaChoice, found: LookUp, cached_tokens: int) -> None:
         predicted = found.held.get(choice.replica, 0)
         before = self.agreement
         near = abs(predicted - cached_tokens) <= self._book().block_tokens

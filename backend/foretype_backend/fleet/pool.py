@@ -1,6 +1,6 @@
 """Replicas behind one engine port: each request goes where most of its prompt is cached and there is room.
 
-This is the shell: it holds the replicas (:mod:`.members`), the router (:mod:`.routing.router`) and the book of caches
+This is the shell: it holds the replicas (:mod:`.members.replicas`), the router (:mod:`.routing.router`) and the book of caches
 (:mod:`foretype_backend.prefix.cache_book`), and hands on what replicas say; :mod:`.placement` chooses and keeps the books.
 A request whose replica fails before its first token goes to another one, once.
 """
@@ -23,12 +23,18 @@ from prometheus_client.registry import Collector
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
 from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
-from foretype_backend.errors import EngineUnavailableError
+from foretype_backend.errors import EngineUnavailableError, Fault
 from foretype_backend.fleet.health import HealthOptions
 from foretype_backend.fleet.kv_events import follow_events
-from foretype_backend.fleet.members import Members, Replica
+from foretype_backend.fleet.members.announced import AnnouncedRollout
+from foretype_backend.fleet.members.membership import Membership, MembershipRules, MembershipStatistics
+from foretype_backend.fleet.members.replicas import Canary, Member, Members, Replica
+from foretype_backend.fleet.members.revisions import RevisionBook
+from foretype_backend.fleet.members.roster import OpensReplica, Roster
+from foretype_backend.fleet.members.sources import Source
 from foretype_backend.fleet.metrics import PoolCollector
 from foretype_backend.fleet.placement import Placement
+from foretype_backend.fleet.prefill_apart import ApartOptions, PrefillApart
 from foretype_backend.fleet.routing.router import Router, RoutingOptions
 from foretype_backend.fleet.routing.speculation import SpeculationOptions
 from foretype_backend.fleet.statistics import PoolStatistics
@@ -37,10 +43,13 @@ from foretype_backend.fleet.warmups import WarmOptions
 from foretype_backend.prefix.cache_book import CacheBook
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 
-__all__ = ["PoolOptions", "ReplicaPool"]
+__all__ = ["Discovery", "PoolOptions", "ReplicaPool"]
 
 _log = logging.getLogger("foretype.gateway")
 _TICK_S = 0.1
+_NOTHING = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)
+_LOOK_FULL_S = 1.0
+"""How old the figure may be that keeps new work from a replica."""
 
 
 class NoticeSender(Protocol):
@@ -59,6 +68,7 @@ class PoolOptions:
         pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
         check_timeout_s: a health check that takes longer has failed.
         expire_every_s: how often what nobody uses any more is retired.
+        apart: which prompts are computed on replicas of their own; None for none.
     """
 
     routing: RoutingOptions = field(default_factory=RoutingOptions)
@@ -68,6 +78,23 @@ class PoolOptions:
     check_timeout_s: float = 5.0
     warm: WarmOptions = field(default_factory=WarmOptions)
     expire_every_s: float = 5.0
+    apart: ApartOptions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """Where replicas are announced, and what is let in.
+
+    Attributes:
+        opens: makes the engine of one that joins.
+        first_wait_s: how long the start waits for the first one.
+    """
+
+    source: Source
+    opens: OpensReplica
+    rules: MembershipRules = field(default_factory=MembershipRules)
+    poll_s: float = 0.5
+    first_wait_s: float = 120.0
 
 
 class ReplicaPool:
@@ -77,6 +104,8 @@ class ReplicaPool:
         sender: takes what was retired or purged to the tiers of the replicas; closed with the pool.
         events: by replica, the ZMQ address of its cache events, on this host.
         within: by tenant that is bound to regions, the names of the replicas in them.
+        regions: the same, by the regions that replicas announce.
+        discovery: where replicas are announced, in place of a list.
         clock: seconds, for all decisions.
 
     Raises:
@@ -93,9 +122,11 @@ class ReplicaPool:
         sender: NoticeSender | None = None,
         events: Mapping[str, str] | None = None,
         within: Mapping[str, frozenset[str]] | None = None,
+        regions: Mapping[str, frozenset[str]] | None = None,
+        discovery: Discovery | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not replicas:
+        if not replicas and discovery is None:
             raise ValueError("a pool needs at least one replica; list them in `[pool.fast] replicas`")
         self.options = options or PoolOptions()
         self._sender = sender
@@ -110,13 +141,20 @@ class ReplicaPool:
             went=self._went,
             clock=clock,
         )
-        self._router = Router(self.options.routing)
+        self._first_wait_s = 0.0 if discovery is None else discovery.first_wait_s
+        self._roster = None if discovery is None else self._follow(discovery)
+        self._awaited = True
+        self._within = dict(within or {})
+        self._regions = dict(regions or {})
+        self.revisions = RevisionBook()
+        self._router = Router(self.options.routing, weight=self._members.weight)
         self._placed_at: dict[str, Replica] = {}
         self._ledger = AbortLedger()
         self._ticker: asyncio.Task[None] | None = None
         self._expired_s = self._looked_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
+        self._members.looked = self._looked
         self._placement = Placement(
             self.options.speculation,
             self._members,
@@ -124,8 +162,22 @@ class ReplicaPool:
             pass_through=self.options.pass_through,
             book=lambda: self.book,
             clock=clock,
-            within=dict(within or {}),
+            within=self._within_of,
+            rollout=lambda: self.rollout,
+            revisions=self.revisions,
         )
+        apart = self.options.apart
+        self._apart = None
+        if apart is not None:
+            self._apart = PrefillApart(
+                apart,
+                self._members,
+                routing=self.options.routing,
+                book=lambda: self.book,
+                allowed=self._placement.allowed,
+                fault=self._fault,
+                clock=clock,
+            )
         self._warm = WarmUps(
             self.options.warm,
             self._members,
@@ -143,12 +195,17 @@ class ReplicaPool:
         if self._ticker is not None:
             return
         try:
-            self._capabilities = await self._members.start()
+            if self._roster is not None and self._awaited:
+                await self._roster.first(self._first_wait_s)
+            elif self._roster is not None:
+                self._roster.begin()
+            else:
+                self._knows(await self._members.start())
         except EngineUnavailableError:
             await self.close()
             raise
-        self.book = CacheBook(self._capabilities.block_tokens)
-        self._members.enter()
+        if self._roster is None:
+            self._members.enter()
         self._ticker = asyncio.create_task(self._tick(), name="replica pool")
         self._listeners = [
             asyncio.create_task(
@@ -164,10 +221,62 @@ class ReplicaPool:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._roster is not None:
+            await self._roster.close()
         await self._warm.close()
         await self._members.close()
         if self._sender is not None:
             await self._sender.close()
+
+    def _follow(self, discovery: Discovery) -> Roster:
+        return Roster(
+            discovery.source,
+            Membership(discovery.rules),
+            self._members,
+            opens=discovery.opens,
+            changed=self._set_replicas,
+            poll_s=discovery.poll_s,
+            clock=self._clock,
+        )
+
+    def _knows(self, capabilities: Capabilities) -> None:
+        """Of the first replicas, to which those that come later must be alike."""
+        self._capabilities = capabilities
+        self.book = CacheBook(capabilities.block_tokens)
+        if self._roster is not None:
+            self._roster.made_for(capabilities.block_tokens)
+
+    def narrow(self, takes: Callable[[str], bool], *, awaited: bool = True, counts: RevisionBook | None = None) -> None:
+        """Before the start: of what is announced, only these revisions are this pool's.
+
+        Args:
+            awaited: the start waits for the first replica; else they come when they come.
+            counts: of the pools that share a name.
+        """
+        assert self._roster is not None, "a list announces no revisions"
+        self._roster.takes, self._awaited = takes, awaited
+        if counts is not None:
+            self.revisions = self._placement.revisions = counts
+
+    async def expect(self, canary: Canary) -> None:
+        """From now on a replica that joins has to pass `canary`; those in service are asked at once.
+
+        Raises:
+            ConfigError: a replica of the configuration does not pass, or no announced one does.
+        """
+        faults = await self._members.prove(canary)
+        # One that is away is left to the checks of its health.
+        wrong = {name: fault for name, fault in faults.items() if not isinstance(fault, EngineUnavailableError)}
+        if wrong and (self._roster is None or len(wrong) >= len(self._members.serving())):
+            raise next(iter(wrong.values()))
+        for name, fault in wrong.items():
+            self._members.fault(self._members[name], EngineUnavailableError(str(fault)))
+
+    async def examine(self, wait_s: float) -> MembershipStatistics | None:
+        """Start, and ask everybody who is announced once; None of a list. Raises as `start` does."""
+        self._first_wait_s = min(self._first_wait_s, wait_s)
+        await self.start()
+        return None if self._roster is None else await self._roster.settled(wait_s)
 
     async def ready(self) -> None:
         if not self._members.serving():
@@ -183,6 +292,13 @@ class ReplicaPool:
             return
         origin = request.origin or Origin(session=request_id)
         found = self.book.look_up(origin, request.token_ids, request.salt, self._clock())
+        if self._apart is not None:
+            handed = await self._apart.compute(request, found, self._router.replicas)
+            request = msgspec.structs.replace(request, handed=handed)
+            if self._ledger.begin(request_id):  # aborted meanwhile
+                self._ledger.end(request_id)
+                yield Chunk(finish=EngineFinish.ABORTED)
+                return
         avoid: frozenset[str] = frozenset()
         plain = self._placement.guessing(found.origin)
         while True:
@@ -194,27 +310,40 @@ class ReplicaPool:
             spoke = False
             self._placed_at[request_id] = member.engine
             try:
-                async with contextlib.aclosing(self._placement.follow(member, choice, found, stream)) as chunks:
+                following = self._placement.follow(member, choice, found, stream, max_tokens=request.params.max_tokens)
+                async with contextlib.aclosing(following) as chunks:
                     async for chunk in chunks:
                         spoke = True
                         yield chunk
                 return
             except EngineUnavailableError as error:
-                self._members.fault(member, error)
-                if spoke or avoid or len(self._router.replicas) - (choice.replica in self._router.replicas) < 1:
+                self._fault(member, error)
+                others = len(self._router.replicas) - (choice.replica in self._router.replicas)
+                if spoke or avoid or (others < 1 and not self.options.pass_through):
                     raise
-                avoid = frozenset({choice.replica})
+                avoid = frozenset({choice.replica})  # a fleet's own router is asked again: it has others to choose from
                 self._retried += 1
             finally:
                 self._placed_at.pop(request_id, None)
                 self._ledger.end(request_id)
+
+    def _fault(self, member: Member, error: EngineUnavailableError) -> None:
+        """A request failed. Behind a fleet's own router it was one replica of many: the router is checked, and not given up for it."""
+        if self.options.pass_through and error.fault in (Fault.LOST, Fault.GARBAGE):
+            error = EngineUnavailableError(str(error), fault=Fault.ERROR)
+        self._members.fault(member, error)
 
     def abort(self, request_id: str) -> None:
         """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
         engine = self._placed_at.get(request_id)
         if engine is None:
             self._ledger.aborted(request_id)
+            if self._apart is not None:
+                self._apart.abort(request_id)
         else:
+            at = next((one for one in self._members if one.engine is engine), None)
+            if at is not None:
+                self.revisions.cancelled(at.revision)
             engine.abort(request_id)
             engine.abort(f"{request_id}.1")
 
@@ -239,9 +368,11 @@ class ReplicaPool:
                 log_fault(_log, "a turn of the replica pool failed", error)
 
     def _turn(self, now: float) -> None:
+        if self._roster is not None:
+            self._roster.turn()
         self._members.tick()
         self._warm.begin()
-        if now - self._looked_s >= LOOK_EVERY_S:
+        if now - self._looked_s >= (_LOOK_FULL_S if self._router.any_full else LOOK_EVERY_S):
             self._looked_s = now
             self._members.look()
         if now - self._expired_s >= self.options.expire_every_s:
@@ -250,14 +381,34 @@ class ReplicaPool:
             if retired:
                 self._tell(retired)
 
+    def _within_of(self, tenant: str) -> frozenset[str] | None:
+        regions = self._regions.get(tenant)
+        if self._roster is None or regions is None:
+            return self._within.get(tenant)
+        return frozenset(name for name, one in self._members.items() if one.region in regions)
+
+    def _looked(self, member: Member) -> None:
+        self._router.said(member.engine.name, member.engine.kv_use, member.engine.kv_tokens)
+
+    def can_admit(self, tokens: int) -> bool:
+        """Whether the cache of a replica in service holds so many tokens more."""
+        return self._router.can_admit(tokens)
+
     def _came(self, name: str) -> None:
+        if self._capabilities is None:
+            self._knows(self._members[name].engine.capabilities())
         self.book.directory.join(name)
         self._warm.lost(name)
-        self._router.set_replicas(self._members.serving())
+        self._set_replicas()
 
     def _went(self, name: str) -> None:
         self.book.directory.leave(name)
+        self._set_replicas()
+
+    def _set_replicas(self) -> None:
         self._router.set_replicas(self._members.serving())
+        if self._apart is not None:
+            self._apart.set_replicas(self._members.prefilling())
 
     def _tell(self, messages: Iterable[RetireNotice | PurgeNotice]) -> None:
         if self._sender is not None:
@@ -269,6 +420,13 @@ class ReplicaPool:
         """The replicas that take requests now."""
         return [self._members[name].engine for name in self._members.serving()]
 
+    @property
+    def rollout(self) -> AnnouncedRollout | None:
+        return None if self._roster is None else self._roster.rollout
+
+    def revisions_in_service(self) -> frozenset[str]:
+        return frozenset(self._members[name].revision for name in self._members.serving())
+
     def purge(self, tenant: str, repository: str = "") -> int:
         """Forgets what is believed to be cached, and tells the tiers; the caller ends the epoch of the salt."""
         blocks, told = self.book.purge(tenant, repository)
@@ -279,13 +437,17 @@ class ReplicaPool:
         """Blocks that a purge would forget."""
         return self.book.directory.count(tenant, repository)
 
+    @property
+    def restarts(self) -> int:
+        """Times that a replica was taken out of service."""
+        return self._members.outages
+
     def statistics(self) -> EngineStatistics:
         each = [one.engine.statistics() for one in self._members]
-        outages = sum(one.outages for one in self._members.statistics().values())
-        counts = [one._replace(kv_use=0.0) for one in each]
+        counts = [_NOTHING, *(one._replace(kv_use=0.0) for one in each)]
         totals = EngineStatistics(*(sum(column) for column in zip(*counts, strict=True)))
         uses = self._members.kv_use().values()
-        return totals._replace(restarts=outages, kv_use=sum(uses) / len(uses) if uses else None)
+        return totals._replace(restarts=self.restarts, kv_use=sum(uses) / len(uses) if uses else None)
 
     def pool_statistics(self) -> PoolStatistics:
         return PoolStatistics(
@@ -296,6 +458,8 @@ class ReplicaPool:
             warm=self._warm.statistics(),
             kv_use=self._members.kv_use(),
             prompt_tokens_by_tier=self._members.prompt_tokens_by_tier(),
+            membership=None if self._roster is None else self._roster.statistics(),
+            apart=None if self._apart is None else self._apart.statistics(),
         )
 
     def collectors(self) -> list[Collector]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from foretype_backend.fleet.health import ReplicaHealthStatistics
+from foretype_backend.fleet.members.membership import MembershipStatistics
+from foretype_backend.fleet.prefill_apart import ApartStatistics
 from foretype_backend.fleet.routing.router import RouterStatistics
 from foretype_backend.fleet.warmups import WarmStatistics
 
@@ -25,10 +27,12 @@ class PoolStatistics(NamedTuple):
     """A consistent snapshot.
 
     Attributes:
-        replicas: by URL.
+        replicas: by name, which is the URL where a list names them.
         retried: requests that a second replica answered.
         kv_use: of replicas that say.
         prompt_tokens_by_tier: by replica, where their prompt tokens came from.
+        membership: of replicas that are announced.
+        apart: of prompts that replicas of their own compute.
     """
 
     replicas: Mapping[str, ReplicaHealthStatistics]
@@ -38,3 +42,5 @@ class PoolStatistics(NamedTuple):
     warm: WarmStatistics
     kv_use: Mapping[str, float]
     prompt_tokens_by_tier: Mapping[str, Mapping[str, int]]
+    membership: MembershipStatistics | None = None
+    apart: ApartStatistics | None = None

@@ -1,4 +1,4 @@
-"""The warm-ups of a pool: what :mod:`.warm` orders is sent to replicas, and stands in the books like any other load."""
+"""The warm-ups of a pool: what :mod:`.warmups` orders is sent to replicas, and stands in the books like any other load."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 
 from foretype_backend.engines.port import Origin
 from foretype_backend.errors import EngineUnavailableError
-from foretype_backend.fleet.members import Members
-from foretype_backend.fleet.routing.router import Choice, Route, Router
-from foretype_backend.fleet.warmups import Part, WarmOptions, WarmQueue, WarmStatistics, stable_parts
+from foretype_backend.fleet.members.replicas import Members
+from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
+from foretype_backend.fleet.warmups import PromptBeginning, WarmOptions, WarmQueue, WarmStatistics, stable_parts
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
 
 __all__ = ["WarmUps"]
@@ -33,7 +33,7 @@ class WarmUps:
         router: Router,
         *,
         book: Callable[[], CacheBook],
-        choose: Callable[[LookUp], Choice],
+        choose: Callable[[LookUp], ReplicaChoice],
         clock: Callable[[], float],
     ) -> None:
         self._queue = WarmQueue(options)
@@ -80,21 +80,21 @@ class WarmUps:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _place_of(self, part: Part) -> str | None:
+    def _place_of(self, part: PromptBeginning) -> str | None:
         found = self._found_of(part)
         block_tokens = self._book().block_tokens
         whole = len(part.token_ids) // block_tokens * block_tokens
         choice = self._choose(found)
         return None if found.held.get(choice.replica, 0) >= whole - block_tokens else choice.replica
 
-    def _found_of(self, part: Part) -> LookUp:
+    def _found_of(self, part: PromptBeginning) -> LookUp:
         origin = msgspec.structs.replace(part.origin, session=f"warm/{part.origin.session}", document="")
         return self._book().look_up(origin, part.token_ids, part.salt, self._clock())
 
-    async def _compute(self, replica: str, part: Part) -> None:
+    async def _compute(self, replica: str, part: PromptBeginning) -> None:
         """One warm-up. The router counts it as load, so that people are sent elsewhere."""
         member, found = self._members[replica], self._found_of(part)
-        choice = Choice(replica, Route.WARM, found.held.get(replica, 0))
+        choice = ReplicaChoice(replica, Route.WARM, found.held.get(replica, 0))
         self._router.begin(choice, len(part.token_ids), self._clock())
         computed = False
         try:
@@ -107,7 +107,7 @@ class WarmUps:
             now = self._clock()
             self._book().left(found.origin.session, now)
             self._router.prefilled(choice, len(part.token_ids))
-            self._router.end(choice)
+            self._router.end(choice, len(part.token_ids))
             self._queue.done(replica, now, computed=computed)
             if not self._closed:
                 self.begin()

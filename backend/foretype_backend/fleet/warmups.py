@@ -2,7 +2,7 @@
 
 Everybody arrives at nine, on caches that are cold. What a hundred colleagues ask to have warmed is then mostly one part, their
 repository's: it is computed once, and before the parts of single files. On a replica at most one warm-up runs at a time, none
-where people wait, and what could not be computed in half a minute is dropped: whoever wanted it has asked by then.
+where people wait, and what could not be computed in half a minute is dropped: the user who wanted it has asked by then.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from foretype_context.prompt.segments import Scope
 from foretype_backend.engines.port import Origin
 from foretype_backend.prefix.chain import Chain
 
-__all__ = ["Part", "WarmOptions", "WarmQueue", "WarmStatistics", "stable_parts"]
+__all__ = ["PromptBeginning", "WarmOptions", "WarmQueue", "WarmStatistics", "stable_parts"]
 
 _SHARED: Final = (Scope.GLOBAL, Scope.REPOSITORY)
 
 
-class Part(NamedTuple):
+class PromptBeginning(NamedTuple):
     """The beginning of a prompt.
 
     Attributes:
@@ -37,7 +37,7 @@ class Part(NamedTuple):
     origin: Origin
 
 
-def stable_parts(chain: Chain, token_ids: Sequence[int], salt: str, origin: Origin) -> list[Part]:
+def stable_parts(chain: Chain, token_ids: Sequence[int], salt: str, origin: Origin) -> list[PromptBeginning]:
     """The repository part of a prompt and its file part, the first inside the second; those of no whole block left out."""
     ends = [0, 0]
     for block in chain:
@@ -48,7 +48,7 @@ def stable_parts(chain: Chain, token_ids: Sequence[int], salt: str, origin: Orig
         else:
             break
     by_end = {block.end: block.key for block in chain}
-    parts = [Part(by_end[end], rank, token_ids[:end], salt, origin) for rank, end in enumerate(ends) if end]
+    parts = [PromptBeginning(by_end[end], rank, token_ids[:end], salt, origin) for rank, end in enumerate(ends) if end]
     return parts[:1] if len(parts) == 2 and parts[0].key == parts[1].key else parts
 
 
@@ -84,12 +84,12 @@ class WarmQueue:
 
     def __init__(self, options: WarmOptions | None = None) -> None:
         self.options = options or WarmOptions()
-        self._waiting: OrderedDict[bytes, tuple[Part, float]] = OrderedDict()
+        self._waiting: OrderedDict[bytes, tuple[PromptBeginning, float]] = OrderedDict()
         self._running: dict[str, bytes] = {}
         self._fresh: OrderedDict[tuple[str, bytes], float] = OrderedDict()  # replica, key → when
         self._offered = self._merged = self._begun = self._dropped = 0
 
-    def offer(self, part: Part, now: float) -> None:
+    def offer(self, part: PromptBeginning, now: float) -> None:
         """Somebody would profit from this part."""
         self._offered += 1
         if part.key in self._waiting or part.key in self._running.values():
@@ -101,7 +101,9 @@ class WarmQueue:
             del self._waiting[least]
             self._dropped += 1
 
-    def take(self, loads: Mapping[str, int], place: Callable[[Part], str | None], now: float) -> list[tuple[str, Part]]:
+    def take(
+        self, loads: Mapping[str, int], place: Callable[[PromptBeginning], str | None], now: float
+    ) -> list[tuple[str, PromptBeginning]]:
         """What to begin now, and where.
 
         Args:
@@ -109,7 +111,7 @@ class WarmQueue:
             place: the replica that would serve a prompt with this part; None where it holds the part already.
         """
         self._forget(now)
-        begun: list[tuple[str, Part]] = []
+        begun: list[tuple[str, PromptBeginning]] = []
         for key, (part, _) in sorted(self._waiting.items(), key=lambda item: (item[1][0].rank, item[1][1])):
             if all(name in self._running or load >= self.options.busy_from for name, load in loads.items()):
                 break

@@ -1,4 +1,4 @@
-"""What a request may use, and what it did use: budgets and the meter behind one door. Pure, but for the day it is told."""
+"""What a request may use, and what it did use: budgets and the meter behind one door. Pure; the day is passed in."""
 
 from __future__ import annotations
 
@@ -24,10 +24,15 @@ def refused_cost(prompt_tokens: int) -> int:
 
 
 class Accounts:
-    """Args: `day` gives today in UTC, YYYY-MM-DD: a request counts on the day it ended."""
+    """See the module.
 
-    def __init__(self, day: Callable[[], str]) -> None:
-        self.quotas = Quotas()
+    Args:
+        day: gives today in UTC, YYYY-MM-DD: a request counts on the day it ended.
+        share: of every budget, that may be spent here.
+    """
+
+    def __init__(self, day: Callable[[], str], *, share: float = 1.0) -> None:
+        self.quotas = Quotas(share)
         self.meter = Meter()
         self._day = day
 
@@ -57,7 +62,7 @@ class Accounts:
         *,
         refused_tokens: int = 0,
     ) -> None:
-        """A request is over, however: settle what it reserved, and meter what it used (nothing where it never ran).
+        """A request is over, however: settle what it reserved, and meter what it used (nothing if it never ran).
 
         Args:
             refused_tokens: what it costs where it used nothing.

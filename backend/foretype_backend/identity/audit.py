@@ -15,7 +15,7 @@ from foretype_backend.config.load import Config
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.config.state_files import audit_key_path
 from foretype_backend.errors import StoreError
-from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Check, Entry, Verdict, entry_of
+from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, ChainCheck, ChainVerdict, Entry, entry_of
 from foretype_backend.identity.schema import audit, state
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class AuditLog:
     async def write(self, connection: AsyncConnection, act: Act) -> Entry:
         """Append an entry in the caller's transaction: both are kept, or neither.
 
-        The way of every administrative act. `IdentityStore.changing(act)` does it for changes of who may ask. For a change of your
+        The way of every administrative act. `IdentityStore.changing(act)` does it for changes of tenants, users and keys. For a change of your
         own tables, call it first in the transaction of :meth:`.store.IdentityStore.writing`::
 
             async with store.writing() as connection:
@@ -125,7 +125,7 @@ async def audit_entries(
         after = rows[-1]["number"]
 
 
-async def check_store(store: IdentityStore, check: Check) -> Verdict:
+async def check_store(store: IdentityStore, check: ChainCheck) -> ChainVerdict:
     """What a check finds of a store's log; an entry that the database cannot read is found as well. Raises StoreError."""
     count: int | None = None
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["BEGINNING", "Act", "AuditKey", "Check", "Entry", "Head", "Verdict", "entry_of"]
+__all__ = ["BEGINNING", "Act", "AuditKey", "ChainCheck", "ChainVerdict", "Entry", "NotedHead", "entry_of"]
 
 BEGINNING: Final = "0" * 64
 """What stands for the digest before the first entry."""
@@ -29,7 +29,7 @@ class Act(NamedTuple):
         subject: on what: a key's id, a user, a repository's id, an experiment's name.
         tenant: whose, "" where it is nobody's.
         details: what else tells it; names, numbers, ids.
-        actor: who, e.g. a principal's `credential`; "" is whoever the log was opened for.
+        actor: who, e.g. a principal's `credential`; "" is the actor that the log was opened for.
     """
 
     action: str
@@ -104,7 +104,7 @@ def entry_of(act: Act, *, number: int, at_ms: int, before: str, key: AuditKey | 
     return msgspec.structs.replace(entry, digest=digest, seal="" if key is None else key.seal(digest))
 
 
-class Head(NamedTuple):
+class NotedHead(NamedTuple):
     """An entry that somebody noted elsewhere: its number and digest, written `NUMBER:DIGEST`."""
 
     number: int
@@ -114,7 +114,7 @@ class Head(NamedTuple):
         return f"{self.number}:{self.digest}"
 
     @classmethod
-    def parse(cls, text: str) -> Head:
+    def parse(cls, text: str) -> NotedHead:
         """Raises ValueError."""
         number, _, digest = text.strip().partition(":")
         if not number.isdecimal() or len(digest) != len(BEGINNING) or not set(digest) <= set("0123456789abcdef"):
@@ -124,7 +124,7 @@ class Head(NamedTuple):
         return cls(int(number), digest)
 
 
-class Verdict(NamedTuple):
+class ChainVerdict(NamedTuple):
     """What was found of a log.
 
     Attributes:
@@ -135,11 +135,11 @@ class Verdict(NamedTuple):
     entries: int
     broken_at: int | None
     why: str
-    head: Head
+    head: NotedHead
     sealed: bool
 
 
-class Check:
+class ChainCheck:
     """Follows a chain from its beginning, entry by entry.
 
     Args:
@@ -147,11 +147,11 @@ class Check:
         anchor: of an entry that must be there still.
     """
 
-    def __init__(self, keys: Iterable[AuditKey] = (), anchor: Head | None = None) -> None:
+    def __init__(self, keys: Iterable[AuditKey] = (), anchor: NotedHead | None = None) -> None:
         self._keys = {key.id: key for key in keys}
         self._anchor = anchor
         self._found = self._last = 0
-        self._head = Head(0, BEGINNING)
+        self._head = NotedHead(0, BEGINNING)
         self._broken_at: int | None = None
         self._why = ""
 
@@ -170,14 +170,14 @@ class Check:
         if why:
             self.broken(why)
         else:
-            self._head = Head(entry.number, entry.digest)
+            self._head = NotedHead(entry.number, entry.digest)
 
     def broken(self, why: str) -> None:
         """What comes next is no entry, or none of this log."""
         if self._broken_at is None:
             self._broken_at, self._why = self._head.number + 1, why
 
-    def verdict(self, count: int | None = None) -> Verdict:
+    def verdict(self, count: int | None = None) -> ChainVerdict:
         """After the last entry.
 
         Args:
@@ -187,10 +187,10 @@ class Check:
         if (count is not None and count != self._found) or self._found < least:
             written = f"{max(count or 0, least)} entries were written, {self._found} are there"
             self.broken(f"{written}: the end was taken away, or the count changed")
-        return Verdict(self._found, self._broken_at, self._why, self._head, bool(self._keys))
+        return ChainVerdict(self._found, self._broken_at, self._why, self._head, bool(self._keys))
 
 
-def _wrong(entry: Entry, head: Head, known: Mapping[str, AuditKey], anchor: Head | None) -> str:
+def _wrong(entry: Entry, head: NotedHead, known: Mapping[str, AuditKey], anchor: NotedHead | None) -> str:
     """Why this is not what was written after `head`; "" where it is."""
     if entry.number != head.number + 1:
         return f"entry {head.number + 1} is missing; entry {entry.number} comes instead"

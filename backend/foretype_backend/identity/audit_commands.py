@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 from foretype_context.terminal import console, say, say_json
-from rich.table import Table
+from rich.table import Column, Table
 
 from foretype_backend.config.secret_files import read_secret
 from foretype_backend.errors import StoreError
-from foretype_backend.identity.audit_chain import Act, AuditKey, Check, Entry, Head, Verdict
+from foretype_backend.identity.audit_chain import Act, AuditKey, ChainCheck, ChainVerdict, Entry, NotedHead
 from foretype_backend.identity.commands import JsonOption, ProfileOption, StoreOption, with_store
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ def list_(
     if json:
         say_json([_plain(entry) for entry in entries], indent=2)
         return
-    table = Table("", "at", "actor", "action", "tenant", "subject", "details")
+    heads = ("at (UTC)", "actor", "action", "tenant", "subject", "details")
+    table = Table("", *(Column(head, overflow="fold") for head in heads))
     for entry in entries:
-        at = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
+        at = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(" ", timespec="seconds").partition("+")[0]
         row = (entry.actor, entry.action, entry.tenant, entry.subject, entry.details)
         table.add_row(str(entry.number), at, *row)
     console().print(table)
@@ -67,11 +68,11 @@ def export(
 ) -> None:
     """Write the whole log as JSON lines, which `foretype audit verify --file FILE` checks anywhere; the log tells of it."""
 
-    async def work(opened: IdentityStore) -> Head:
+    async def work(opened: IdentityStore) -> NotedHead:
         from foretype_backend.identity.audit import audit_entries
 
         await opened.note(Act("audit.export", str(file)))
-        head = Head(0, "")
+        head = NotedHead(0, "")
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError as error:
@@ -80,7 +81,7 @@ def export(
             async with opened.reading() as connection:
                 async for entry in audit_entries(connection):
                     out.write(msgspec.json.encode(entry) + b"\n")
-                    head = Head(entry.number, entry.digest)
+                    head = NotedHead(entry.number, entry.digest)
         return head
 
     head = with_store(work, store, profile)
@@ -107,7 +108,7 @@ def verify(
     The head that is printed, kept outside of the database, finds later whether the end of the log was taken away.
     """
     try:
-        noted = None if anchor is None else Head.parse(anchor)
+        noted = None if anchor is None else NotedHead.parse(anchor)
         keys = [AuditKey(read_secret("--key-file", path, path)) for path in key_file or []]
         if file is not None:
             verdict = _of_file(file, keys, noted)
@@ -129,12 +130,12 @@ def verify(
     raise typer.Exit(0 if verdict.broken_at is None else 1)
 
 
-def _seals(verdict: Verdict) -> str:
+def _seals(verdict: ChainVerdict) -> str:
     return " and sealed" if verdict.sealed else "; seals were not checked"
 
 
-def _of_file(file: Path, keys: list[AuditKey], anchor: Head | None) -> Verdict:
-    check = Check(keys, anchor)
+def _of_file(file: Path, keys: list[AuditKey], anchor: NotedHead | None) -> ChainVerdict:
+    check = ChainCheck(keys, anchor)
     with file.open("rb") as lines:
         for at, line in enumerate(lines, 1):
             try:
@@ -145,13 +146,13 @@ def _of_file(file: Path, keys: list[AuditKey], anchor: Head | None) -> Verdict:
 
 
 def _of_store(
-    keys: list[AuditKey], anchor: Head | None, chain_only: bool, store: str | None, profile: Path | None
-) -> Verdict:
-    async def work(opened: IdentityStore) -> Verdict:
+    keys: list[AuditKey], anchor: NotedHead | None, chain_only: bool, store: str | None, profile: Path | None
+) -> ChainVerdict:
+    async def work(opened: IdentityStore) -> ChainVerdict:
         from foretype_backend.identity.audit import check_store
 
         own = [opened.audit.key] if opened.audit.key is not None else []
-        return await check_store(opened, Check([] if chain_only else [*own, *keys], anchor))
+        return await check_store(opened, ChainCheck([] if chain_only else [*own, *keys], anchor))
 
     return with_store(work, store, profile)
 

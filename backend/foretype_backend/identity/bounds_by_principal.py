@@ -10,7 +10,7 @@ from typing import Final
 
 from foretype_wire.messages import RequestClass
 
-from foretype_backend.admission.limits import Budgets, Denied, Reservation
+from foretype_backend.admission.limits import Budget, Budgets, Denied, Reservation
 from foretype_backend.identity.directory import Principal, Tenant
 
 __all__ = ["Quotas"]
@@ -19,10 +19,15 @@ _FORGET_EVERY: Final = 4096
 
 
 class Quotas:
-    """The budgets of every tenant."""
+    """The budgets of every tenant.
 
-    def __init__(self) -> None:
+    Args:
+        share: of each of them, that may be spent here; what others may spend of it is counted elsewhere.
+    """
+
+    def __init__(self, share: float = 1.0) -> None:
         self.budgets = Budgets()
+        self._share = share
         self._tenants: Mapping[str, Tenant] = {}
         self._asked = 0
 
@@ -34,9 +39,15 @@ class Quotas:
         for name in list(self.budgets.names()):
             kind, _, rest = name.partition(":")
             tenant, _, of = rest.partition("/")
-            wanted = tenants[tenant].budgets.get(of if kind == "class" else kind) if tenant in tenants else None
+            wanted = self._bound(tenants[tenant], of if kind == "class" else kind) if tenant in tenants else None
             self.budgets.set(name, wanted, now)
         self._tenants = tenants
+
+    def _bound(self, tenant: Tenant, of: str) -> Budget | None:
+        budget = tenant.budgets.get(of)
+        if budget is None or self._share == 1.0:
+            return budget
+        return Budget(tokens_per_s=budget.tokens_per_s * self._share, burst_tokens=budget.burst_tokens * self._share)
 
     def reserve(
         self, principal: Principal, class_: RequestClass, tokens: int, now: float
@@ -51,7 +62,7 @@ class Quotas:
             ("user", f"user:{tenant.name}/{principal.user}"),
             (class_.value, f"class:{tenant.name}/{class_.value}"),
         ):
-            budget = tenant.budgets.get(of)
+            budget = self._bound(tenant, of)
             if budget is not None:
                 names.append(name)
                 if name not in self.budgets:

@@ -32,8 +32,10 @@ tenants = typer.Typer(add_completion=False, no_args_is_help=True, help="Tenants,
 keys = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys: create, rotate with overlap, revoke.")
 
 _T = TypeVar("_T")
-StoreOption = Annotated[str | None, typer.Option("--store", help="postgresql://…, or a SQLite file")]
-ProfileOption = Annotated[Path | None, typer.Option("--profile", help="the gateway's TOML file, for [identity] url")]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help="postgresql://…, or a SQLite file; default in the state directory")
+]
+ProfileOption = Annotated[Path | None, typer.Option("--profile", help="the gateway's TOML file, for its identity.url")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 LimitOption = Annotated[
     list[str] | None,
@@ -208,12 +210,14 @@ def list_keys(
     if json:
         _print(found)
         return
-    # Keys are named by their ids: these are never cut.
+    # Keys are named by their ids: these are never broken, and nothing is cut.
     ids = [Column(name, no_wrap=True, min_width=12) for name in ("id", "successor")]
-    table = Table(ids[0], "tenant", "user", "scopes", "expires", "revoked", ids[1])
+    names = ("tenant", "user", "scopes", "expires (UTC)", "revoked (UTC)")
+    table = Table(ids[0], *(Column(name, overflow="fold") for name in names), ids[1])
     for row in found:
-        names = ("id", "tenant", "user", "scopes", "expires", "revoked", "successor")
-        table.add_row(*(",".join(row[n]) if n == "scopes" else str(row[n] or "") for n in names))
+        times = (str(row[name] or "").partition("+")[0].replace("T", " ") for name in ("expires", "revoked"))
+        cells = (row["id"], row["tenant"], row["user"], " ".join(row["scopes"]), *times, row["successor"])
+        table.add_row(*(cell or "" for cell in cells))
     console().print(table)
 
 
@@ -225,7 +229,7 @@ def rotate_key(
     profile: ProfileOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a successor of the same rights; the old key works until the overlap is over."""
+    """Make a successor of the same rights, which does not expire; the old key works until the overlap is over."""
 
     async def work(opened: IdentityStore) -> dict[str, Any]:
         if not 0 <= overlap_hours <= 24 * 365:
@@ -273,7 +277,8 @@ def usage(
         "engine_seconds",
         "cost",
     )
-    table = Table("tenant", "team", "user", *columns, title=f"usage {report['month']}")
+    heads = [Column(name.replace("_", " "), justify="right", overflow="fold") for name in columns]
+    table = Table("tenant", "team", "user", *heads, title=f"usage {report['month']}", box=None, padding=(0, 1, 0, 0))
     for row in report["users"]:
         table.add_row(row["tenant"], row["team"], row["user"], *(f"{row[name]:,}" for name in columns))
     console().print(table)

@@ -92,7 +92,7 @@ async def open_identity(
         name: of this gateway's process, as others are told of it.
         audit: writes who did what; by default without a seal.
     """
-    store = await IdentityStore.open(url, audit=audit)
+    store = await IdentityStore.open(url, audit=audit, read_url=config.read_url)
     presence = Presence(store, name, secrets.token_hex(8), wall_ms=wall_ms)
     watch = DirectoryWatch(store, poll_s=config.poll_ms / 1000, clock=clock, presence=presence)
     purges = Purges(store, wall_ms=wall_ms)

@@ -16,7 +16,7 @@ from foretype_backend.identity.store import IdentityStore, need_tenant
 __all__ = ["grant", "open_to_all", "revoke"]
 
 CLOSED = ""
-"""Stands for no team: the repository has rights, whoever has them."""
+"""Stands for no team: a row of it says only that the repository has rights."""
 
 
 async def grant(store: IdentityStore, tenant: str, repository: str, team: str) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import date
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import UsageKey, UsageRow
 from foretype_backend.config.load import Config
 from foretype_backend.config.state_files import identity_url
-from foretype_backend.database import mapped, open_database, place_of
-from foretype_backend.errors import EntryError
+from foretype_backend.database import as_store_error, open_database, open_later, open_to_read, place_of
+from foretype_backend.errors import EntryError, StoreError
 from foretype_backend.identity.audit import AuditLog, open_log
 from foretype_backend.identity.audit_chain import Act, Entry
 from foretype_backend.identity.directory import Directory, KeyRecord, Scope, Tenant, Tier, User
@@ -38,6 +40,10 @@ from foretype_backend.identity.schema import (
 
 __all__ = ["IdentityStore", "KeyRow", "audited", "need_tenant"]
 
+_CONNECT_S: Final = 2
+"""At the start, where there is a copy: psycopg takes no less."""
+_STORE_S: Final = 2.0
+"""So long a store may take to be connected to before its copy is read: it may be in another region, with TLS."""
 _FLUSHES_KEPT_MS: Final = 30 * 86_400_000
 """Every start of a gateway process has a row; none sends a batch again that it sent a month ago."""
 
@@ -58,20 +64,44 @@ class IdentityStore:
 
     Args:
         audit: writes who did what; every change is in it, in the same transaction.
+        copy: is read while the store itself does not answer; it may be a moment behind.
+
+    Attributes:
+        from_copy: what was read last came from there.
+        patience_s: how long the store may take to be connected to before that.
     """
 
-    def __init__(self, engine: AsyncEngine, audit: AuditLog | None = None) -> None:
+    def __init__(self, engine: AsyncEngine, audit: AuditLog | None = None, copy: AsyncEngine | None = None) -> None:
         self.engine = engine
         self.audit = audit or AuditLog()
         self.place = place_of(engine.url)
+        self.from_copy = False
+        self.patience_s = 0.0 if copy is None else _STORE_S
+        self._copy = copy
 
     @classmethod
-    async def open(cls, url: str, *, upgrade: bool = True, audit: AuditLog | None = None) -> IdentityStore:
-        """Open, and bring the tables to this version. Raises StoreError."""
-        return cls(await open_database(url, SCHEMA, upgrade=upgrade), audit)
+    async def open(
+        cls, url: str, *, upgrade: bool = True, audit: AuditLog | None = None, read_url: str | None = None
+    ) -> IdentityStore:
+        """Open, and bring the tables to this version. Raises StoreError: neither the store nor its copy can be read."""
+        if read_url is None:
+            return cls(await open_database(url, SCHEMA, upgrade=upgrade), audit)
+        copy = open_later(read_url, SCHEMA)
+        try:
+            store = cls(await open_database(url, SCHEMA, upgrade=upgrade, connect_s=_CONNECT_S), audit, copy)
+        except StoreError as away:
+            await copy.dispose()
+            try:
+                store = cls(open_later(url, SCHEMA), audit, await open_to_read(read_url, SCHEMA))
+            except StoreError:
+                raise away from None
+            store.from_copy = True
+        return store
 
     async def close(self) -> None:
         await self.engine.dispose()
+        if self._copy is not None:
+            await self._copy.dispose()
 
     async def version(self) -> int:
         """What moves with every change."""
@@ -99,7 +129,7 @@ class IdentityStore:
             await connection.execute(insert(tenants).values(**_columns(tenant), created_ms=now_ms))
 
     async def set_tenant(self, tenant: Tenant) -> None:
-        """Change a tenant, but for its epoch: that grows alone, by :class:`.purges.Purges`."""
+        """Change a tenant. Its epoch does not change here: it only grows, by :class:`.purges.Purges`."""
         values = _columns(tenant)
         del values["epoch"]
         async with self.changing(_tenant_act("tenant.set", tenant)) as connection:
@@ -225,10 +255,24 @@ class IdentityStore:
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:
         """One transaction: a snapshot must not mix two versions."""
-        async with mapped(self.place), self.engine.connect() as connection:
+        async with as_store_error(self.place), AsyncExitStack() as stack:
+            connection = await self._connected(stack)
             if self.engine.dialect.name == "postgresql":
                 connection = await connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
+
+    async def _connected(self, stack: AsyncExitStack) -> AsyncConnection:
+        if self._copy is None:
+            return await stack.enter_async_context(self.engine.connect())
+        try:
+            async with asyncio.timeout(self.patience_s):
+                connection = await stack.enter_async_context(self.engine.connect())
+        except (OperationalError, OSError, TimeoutError):
+            connection = await stack.enter_async_context(self._copy.connect())
+            self.from_copy = True
+        else:
+            self.from_copy = False
+        return connection
 
     async def note(self, act: Act) -> Entry:
         """Write an act that is done elsewhere, before it is done: one that cannot be written is then left undone."""
@@ -238,7 +282,7 @@ class IdentityStore:
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncConnection]:
         """A change that no gateway has to follow; an administrative one writes its act first (:meth:`.audit.AuditLog.write`)."""
-        async with mapped(self.place), self.engine.begin() as connection:
+        async with as_store_error(self.place), self.engine.begin() as connection:
             yield connection
 
     @asynccontextmanager
@@ -280,7 +324,8 @@ async def audited(config: Config, url: str | None = None, actor: str | None = No
         actor: see :func:`.audit.open_log`.
     """
     place = url or identity_url(config)
-    store = await IdentityStore.open(place, audit=open_log(config, place, actor))
+    copy = None if url else config.identity.read_url
+    store = await IdentityStore.open(place, audit=open_log(config, place, actor), read_url=copy)
     try:
         yield store
     finally:

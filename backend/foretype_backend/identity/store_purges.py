@@ -1,6 +1,6 @@
 """Purges on every gateway: epochs in the identity store, and which gateway processes have put them in place.
 
-The way is the one that revoked keys take: the version moves, every gateway looks at it (:mod:`.watch`). What a purge needs beyond it
+The way is the one that revoked keys take: the version moves, every gateway looks at it (:mod:`.store_watch`). What a purge needs beyond it
 is an answer: each process writes the version that it has put in place beside its name, and a purge waits for all of them.
 """
 
@@ -48,7 +48,7 @@ class Heard(NamedTuple):
 
 
 def heard(rows: Iterable[GatewayRow], version: int, now_ms: int) -> Heard:
-    """Who has put `version` in place, who will in a moment, who is silent."""
+    """Which gateways have put `version` in place, which will in a moment, and which are silent."""
     reached: list[str] = []
     awaited: list[str] = []
     silent: list[tuple[str, float]] = []
@@ -119,7 +119,7 @@ class Purges:
         self._reach_s = reach_s
 
     async def purge(self, tenant: str, scope: str = "", *, actor: str = "") -> Purged:
-        """End the epoch of a repository, or with none of the tenant, and wait until every gateway has followed.
+        """End the epoch of a repository, or without one of the whole tenant, and wait until every gateway has followed.
 
         Args:
             actor: who, for the audit log; "" is who opened the store.

@@ -34,6 +34,8 @@ _JWKS_PAUSE_S: Final = 10.0
 class DirectoryWatch:
     """The current directory, and whom to tell when it changed.
 
+    Where the store has a copy for reading, that is read while the store is away; `age_s` is the store's own all the same.
+
     Attributes:
         changed: told every newer directory, and every `recheck_s` for what time alone changes: keys expire. On the event loop.
 
@@ -62,18 +64,24 @@ class DirectoryWatch:
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def from_copy(self) -> bool:
+        """What was read last came from the store's copy for reading: the store itself is away."""
+        return self._store.from_copy
+
+    @property
     def age_s(self) -> float:
         """Seconds since the store last confirmed the snapshot."""
         return self._clock() - self._fresh_s
 
     async def start(self) -> None:
         """Load the first snapshot. Raises StoreError: a gateway that knows nobody must not start."""
-        if self._presence is not None:
-            await self._presence.beat(-1)  # before it is read: a purge from here on waits for this process
+        presence = None if self.from_copy else self._presence
+        if presence is not None:
+            await presence.beat(-1)  # before it is read: a purge from here on waits for this process
         self.directory = await self._store.snapshot()
         self._in_place = self.directory.version
-        if self._presence is not None:
-            await self._presence.beat(self._in_place)
+        if presence is not None:
+            await presence.beat(self._in_place)
         self._fresh_s = self._clock()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -89,18 +97,26 @@ class DirectoryWatch:
 
     async def look(self) -> bool:
         """Look once; True when there was something new. Raises StoreError or TimeoutError."""
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_ANSWER_S + self._store.patience_s):
             version = await self._store.version()
-        new = version != self._in_place
+        new = self._is_new(version)
         if new:
             async with asyncio.timeout(10 * _ANSWER_S):
-                self.directory = await self._store.snapshot()
-        self._fresh_s = self._clock()
+                snapshot = await self._store.snapshot()
+            new = self._is_new(snapshot.version)  # the store may have gone away in between
+            if new:
+                self.directory = snapshot
+        if not self.from_copy:
+            self._fresh_s = self._clock()
         if new:
             self.changed.tell(self.directory)
             self._in_place = self.directory.version  # not before: what failed half way is done again
         await self._tell(self._in_place)
         return new
+
+    def _is_new(self, version: int) -> bool:
+        """A copy that is behind must not give a key back that was revoked; a store that was restored may go back."""
+        return version > self._in_place if self.from_copy else version != self._in_place
 
     async def _tell(self, version: int) -> None:
         """Say what is in place, where there is something to say."""

@@ -40,7 +40,7 @@ class TokenVerifier:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
         self.unknown_kid = False
-        """A token named a key that is not here: the issuer may have rotated. Whoever fetches keys clears it."""
+        """A token named a key that is not here: the issuer may have rotated. Fetching the keys clears it."""
 
     def __repr__(self) -> str:
         return f"<TokenVerifier {self.config.issuer}: {len(self._keys)} keys, {len(self._verified)} tokens known>"

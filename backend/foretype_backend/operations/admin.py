@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from prometheus_client.core import Metric
 from starlette.responses import Response
 
-from foretype_backend.admission.degradation import RUNGS
+from foretype_backend.admission.degradation import FREE_TIER, RUNGS
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.doors.answers.operators import Status
 from foretype_backend.doors.auth import is_owner
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
-from foretype_backend.identity.directory import Principal
+from foretype_backend.fleet.statistics import PoolStatistics
+from foretype_backend.identity.directory import Principal, Tier
 from foretype_backend.operations.worker_peers import WorkerAddress, WorkerPeers
 from foretype_backend.serving.service import CompletionService
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity
     from foretype_backend.telemetry.upkeep import Kept
 
-__all__ = ["AdminDoor"]
+__all__ = ["AdminDoor", "membership_of"]
+
+_SHOWN: Final = 256
 
 
 class AdminDoor:
@@ -76,9 +79,12 @@ class AdminDoor:
         report = await self.peers.status()
         if not is_owner(principal):
             rungs = report["rungs"]
-            report["rungs"] = {name: rung for name, rung in rungs.items() if name == principal.tenant}
+            own = {principal.tenant, FREE_TIER if principal.tier is Tier.FREE else principal.tenant}
+            report["rungs"] = {name: rung for name, rung in rungs.items() if name in own}
             report["other_rungs"] = len(rungs) - len(report["rungs"])
             report["chat_templates"] = []
+            for pool in report["pools"].values():
+                pool.pop("membership", None)  # addresses are the owner's
             report["retention"] = [one for one in report["retention"] if one["tenant"] == principal.tenant]
         return report
 
@@ -105,7 +111,9 @@ class AdminDoor:
 def _pool(service: CompletionService) -> dict[str, Any]:
     scheduler, engine = service.scheduler, service.engine.statistics()
     pressure = None if scheduler.pressure is None else scheduler.pressure.statistics()
-    replicas: Any = getattr(service.engine, "replicas", None)
+    serving: Callable[[], Sequence[object]] | None = getattr(service.engine, "in_service", None)
+    pool: Callable[[], Any] | None = getattr(service.engine, "pool_statistics", None)
+    membership = None if pool is None else membership_of(pool())
     return {
         "model": service.engine.capabilities().model,
         **service.statistics()._asdict(),
@@ -116,5 +124,30 @@ def _pool(service: CompletionService) -> dict[str, Any]:
         "p99_ttft_ms": {} if pressure is None else {name: round(p99, 1) for name, p99 in pressure.p99_ms.items()},
         "decisions": service.metrics.decisions(),
         "engine": engine._asdict(),
-        "replicas": len(replicas) if hasattr(replicas, "__len__") else 1,
+        "replicas": 1 if serving is None else len(serving()),
+        **({} if membership is None else {"membership": membership}),
     }
+
+
+def membership_of(pool: PoolStatistics) -> dict[str, Any] | None:
+    """Who is announced and how each stands; None where a list names the replicas."""
+    found = pool.membership
+    if found is None:
+        return None
+    members: list[dict[str, Any]] = []
+    for name, phase in list(found.phases.items())[:_SHOWN]:
+        health, one = pool.replicas.get(name), found.announced[name]
+        members.append(
+            {
+                "replica": name,
+                "phase": phase.value,
+                "standing": "" if health is None else health.standing.value,
+                "revision": one.revision,
+                "region": one.region,
+                "in_flight": 0 if health is None else health.in_flight,
+                "reason": "" if health is None else health.reason,
+            }
+        )
+    refused = [{"replica": one.name, "why": one.why.value, "reason": one.reason} for one in found.refused]
+    age_s = round(min(found.answered_s, 1e9), 1)
+    return {"members": members, "refused": refused, "failure": found.failure, "age_s": age_s}

@@ -7,23 +7,24 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-__all__ = ["watch_loop"]
+__all__ = ["CALM_S", "watch_loop"]
 
 _BUSY_S: Final = 0.02
-_CALM_S: Final = 0.25
-"""A gateway that nobody uses does not keep a laptop awake."""
+CALM_S: Final = 0.25
+"""Between samples while nobody asks."""
 
 
-async def watch_loop(late: Callable[[float], None], busy: Callable[[], bool]) -> None:
+async def watch_loop(late: Callable[[float], None], busy: Callable[[], bool], calm_s: float = CALM_S) -> None:
     """Tell `late` by how many seconds a timer of this loop came late, again and again, until cancelled.
 
     Samples are spread over time evenly, so that the share of them above a bound is the share of time in which somebody waits longer.
 
     Args:
-        busy: somebody is connected; fifty samples a second are taken then, else four.
+        busy: somebody waits for this loop; fifty samples a second are taken then.
+        calm_s: between samples while nobody does.
     """
     while True:
-        interval_s = _BUSY_S if busy() else _CALM_S
+        interval_s = _BUSY_S if busy() else calm_s
         due = perf_counter() + interval_s
         await asyncio.sleep(interval_s)
         late(max(0.0, perf_counter() - due))

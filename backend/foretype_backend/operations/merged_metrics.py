@@ -42,6 +42,9 @@ LARGEST: Final = frozenset(
         "foretype_identity_age_seconds",
         "foretype_kv_use_ratio",
         "foretype_leases_away_seconds",
+        "foretype_membership_age_seconds",
+        "foretype_membership_refused",
+        "foretype_membership_replicas",
         "foretype_objective_seconds",
         "foretype_replica_kv_use_ratio",
         "foretype_replica_prompt_tokens",
@@ -139,7 +142,7 @@ def merged_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 _WORST: Final = frozenset(
     {"uptime_s", "shedding_level", "chat_tpot_p99_ms", "p99_ttft_ms", "identity", "replicas", "kv_use", "rungs"}
 )
-_OF_ONE: Final = frozenset({"version", "model", "service", "chat_templates"})
+_OF_ONE: Final = frozenset({"membership", "version", "model", "service", "chat_templates"})
 
 
 def _together(name: str, values: list[Any]) -> Any:

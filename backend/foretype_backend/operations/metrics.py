@@ -19,14 +19,14 @@ from foretype_backend.identity.directory import Denial
 from foretype_backend.operations.objectives import ObjectiveMetrics
 from foretype_backend.operations.stages import StageMetrics
 
-__all__ = ["CONTENT_TYPE", "Measured", "Metrics"]
+__all__ = ["CONTENT_TYPE", "MeasuredEngine", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @runtime_checkable
-class Measured(Protocol):
-    """An engine with figures of its own."""
+class MeasuredEngine(Protocol):
+    """An engine that exports metrics of its own."""
 
     def collectors(self) -> Iterable[Collector]: ...
 
@@ -69,10 +69,16 @@ class Metrics:
             registry=self.registry,
         )
         self.requests = Counter(
-            "foretype_requests", "Requests by class and by how they ended.", ["class", "reason"], registry=self.registry
+            "foretype_requests",
+            "Requests by class and by how they ended; the reasons are those of `admission/outcomes.py`.",
+            ["class", "reason"],
+            registry=self.registry,
         )
         self.admission = Counter(
-            "foretype_admission", "What admission decided, by class.", ["class", "decision"], registry=self.registry
+            "foretype_admission",
+            "What admission decided, by class: `started`, `started_after_wait`, `predicted_late`, `class_shed`, `queue_full`, …",
+            ["class", "decision"],
+            registry=self.registry,
         )
         self.prompt_tokens = Counter(
             "foretype_prompt_tokens", "Prompt tokens of requests that reached the engine.", registry=self.registry
@@ -115,7 +121,7 @@ class Metrics:
             registry=self.registry,
         )
         self.denials = Counter(
-            "foretype_denied", "Credentials that were not taken, by why.", ["reason"], registry=self.registry
+            "foretype_denied", "Credentials that were not taken, by reason.", ["reason"], registry=self.registry
         )
         # Looking a child up by its labels costs more than counting; these are counted several times per request.
         self._children: dict[tuple[object, ...], Any] = {}
@@ -147,7 +153,7 @@ class Metrics:
     def feedback(self, events: Sequence[Mapping[str, object]], *, refused: int = 0) -> None:
         """Count a batch that was stored.
 
-        Acceptance is accepted / (accepted + read): what nobody can have read was not refused (evals research, section 5.1).
+        Acceptance is accepted / (accepted + read): what nobody can have read was not refused.
         """
         self.feedback_events.inc(len(events) - refused)
         self.stages.told_by_clients(events)
@@ -184,7 +190,11 @@ class Metrics:
 
     def watch_identity(self, age_s: Callable[[], float]) -> None:
         """Show how old the snapshot of keys and tenants is: it grows while the store is away."""
-        self._watch("foretype_identity_age_seconds", "Since the store confirmed who may ask.", age_s)
+        self._watch(
+            "foretype_identity_age_seconds",
+            "Since the store confirmed who may ask; it grows while the store is away.",
+            age_s,
+        )
 
     def watch_usage(self, unstored_rows: Callable[[], int]) -> None:
         """Show how much of the usage is not stored yet: it does not come back to zero while the store takes nothing."""
@@ -192,7 +202,7 @@ class Metrics:
 
     def watch_leases(self, away_s: Callable[[], float]) -> None:
         """Show since when the shared ledger of budgets has not answered; each gateway then counts on its last lease."""
-        self._watch("foretype_leases_away_seconds", "Since the ledger of budgets answered.", away_s)
+        self._watch("foretype_leases_away_seconds", "Since the ledger of budgets answered, 0 while it does.", away_s)
 
     def watch_load(
         self, *, level: Callable[[], int], rungs: Callable[[], Collection[Service]], queued_tokens: Callable[[], int]
@@ -202,16 +212,13 @@ class Metrics:
         Args:
             rungs: of tenants that are not fully served. How many are on each is told, and never who: names have no bound.
         """
-        for name, help_, read in (
-            ("foretype_shedding_level", "Lowest classes that are refused as a whole.", level),
-            (
-                "foretype_service_rung",
-                "Rung of the tenant that is served least; 0 is the full service.",
-                lambda: max(map(RUNGS.index, rungs()), default=0),
-            ),
-            ("foretype_queued_uncached_tokens", "Prompt tokens that wait or are being computed.", queued_tokens),
-        ):
-            self._watch(name, help_, read)
+        self._watch("foretype_shedding_level", "Lowest classes that are refused as a whole.", level)
+        self._watch(
+            "foretype_service_rung",
+            "Rung of the tenant that is served least; 0 is the full service.",
+            lambda: max(map(RUNGS.index, rungs()), default=0),
+        )
+        self._watch("foretype_queued_uncached_tokens", "Prompt tokens that wait or are being computed.", queued_tokens)
         told = "Tenants on each rung of the degradation ladder below the full service."
         tenants = Gauge("foretype_service_tenants", told, ["rung"], registry=self.registry)
         for rung in RUNGS[1:]:
@@ -225,7 +232,12 @@ class Metrics:
 
     def watch_start(self, seconds: Mapping[str, float]) -> None:
         """Show how long the start took, by phase."""
-        started = Gauge("foretype_start_seconds", "What the start took, by phase.", ["phase"], registry=self.registry)
+        started = Gauge(
+            "foretype_start_seconds",
+            "What this gateway's start took, by phase: `plan`, `stores`, `engine`, `canary`, `doors`.",
+            ["phase"],
+            registry=self.registry,
+        )
         for phase, took in seconds.items():
             started.labels(phase).set(took)
 

@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from foretype_backend.admission.outcomes import Reason
 
-__all__ = ["Kept", "ObjectiveMetrics", "judged"]
+__all__ = ["ObjectiveMetrics", "PromiseOutcome", "judged"]
 
 
-class Kept(StrEnum):
+class PromiseOutcome(StrEnum):
     """Whether a promise was kept; the label `outcome`."""
 
     MET = "met"
@@ -36,7 +36,7 @@ _WITHDRAWN: Final = frozenset({Reason.CANCELLED, Reason.SUPERSEDED, Reason.DOCUM
 _BROKEN: Final = frozenset({Reason.OVERLOADED, Reason.ENGINE_LOST, Reason.FAULT})
 
 
-def judged(reason: Reason, *, first_text_s: float | None, whole_s: float, objective_s: float) -> Kept | None:
+def judged(reason: Reason, *, first_text_s: float | None, whole_s: float, objective_s: float) -> PromiseOutcome | None:
     """Whether the promise to one request was kept; None where nothing was owed.
 
     Args:
@@ -47,11 +47,11 @@ def judged(reason: Reason, *, first_text_s: float | None, whole_s: float, object
     if reason in _OWED_NOTHING:
         return None
     if reason in _BROKEN or (reason is Reason.EXPIRED and first_text_s is None):
-        return Kept.FAILED
+        return PromiseOutcome.FAILED
     waited_s = whole_s if first_text_s is None else first_text_s
     if waited_s > objective_s:
-        return Kept.LATE
-    return None if first_text_s is None and reason in _WITHDRAWN else Kept.MET
+        return PromiseOutcome.LATE
+    return None if first_text_s is None and reason in _WITHDRAWN else PromiseOutcome.MET
 
 
 class ObjectiveMetrics:
@@ -60,7 +60,8 @@ class ObjectiveMetrics:
     def __init__(self, registry: CollectorRegistry, objectives_s: Mapping[str, float]) -> None:
         self._counter = Counter(
             "foretype_objective",
-            "Requests that were owed an answer, by whether it came within their class's objective.",
+            "Requests that were owed an answer: `met`, `late` by their class's objective, or `failed`. What was withdrawn in time,"
+            " wrong in itself or over its sender's budget was owed nothing.",
             ["class", "outcome"],
             registry=registry,
         )
@@ -69,7 +70,7 @@ class ObjectiveMetrics:
         )
         # A counter that appears with its first event has no rate over it, and an alert would miss the first failures.
         self._children = {
-            (name, kept): self._counter.labels(name, kept.value) for name in objectives_s for kept in Kept
+            (name, kept): self._counter.labels(name, kept.value) for name in objectives_s for kept in PromiseOutcome
         }
         self._objectives_s: dict[str, float] = {}
         self.use(objectives_s)

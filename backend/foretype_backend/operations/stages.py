@@ -36,17 +36,23 @@ class StageMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "foretype_stage_seconds",
-            "Time of requests by stage; of `per_token`, the time of one token.",
+            "Time of requests by stage, those of `timings_ms` in docs/protocol.md. `per_token` is the time of one token after the"
+            " first, `finish` that from the last text to the engine's release; `network` is what clients report of it.",
             ["stage", "class"],
             buckets=_BUCKETS_S,
             registry=registry,
         )
-        self._scope_tokens, self._scope_cached = (
-            Counter(f"foretype_scope_{name}", told, ["scope"], registry=registry)
-            for name, told in (
-                ("prompt_tokens", "Prompt tokens by whose text they are."),
-                ("cached_tokens", "Of them, those that the engine had cached."),
-            )
+        self._scope_tokens = Counter(
+            "foretype_scope_prompt_tokens",
+            "Prompt tokens by whose text they are: `global`, `repository`, `file` or `session`.",
+            ["scope"],
+            registry=registry,
+        )
+        self._scope_cached = Counter(
+            "foretype_scope_cached_tokens",
+            "Of these prompt tokens, those that the engine had cached.",
+            ["scope"],
+            registry=registry,
         )
         self._by_scope = {
             scope: (self._scope_tokens.labels(scope.value), self._scope_cached.labels(scope.value)) for scope in Scope

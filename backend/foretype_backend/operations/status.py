@@ -81,6 +81,24 @@ def fetch(url: str, token: str) -> dict[str, Any]:
     return msgspec.json.decode(answer.content, type=dict[str, Any])
 
 
+def _members(pool: str, found: dict[str, Any] | None) -> list[Any]:
+    """Replicas that are announced, and those that are refused and why."""
+    if found is None:
+        return []
+    grid = Table(
+        "replica", "phase", "standing", "revision", "region", "in flight", "reason", title=f"members of {pool}"
+    )
+    for one in found["members"]:
+        row = (one["replica"], one["phase"], one["standing"], one["revision"], one["region"], str(one["in_flight"]))
+        grid.add_row(*map(Text, (*row, one["reason"])))
+    told = [Text(f"not asked: {one['replica']} ({one['why']}): {one['reason']}") for one in found["refused"][:_NAMED]]
+    if len(found["refused"]) > _NAMED:
+        told.append(Text(f"not asked: {len(found['refused']) - _NAMED} more"))
+    if found["failure"]:
+        told.append(Text(f"the directory is not believed for {found['age_s']:,.0f} s: {found['failure']}"))
+    return [grid, *told]
+
+
 def table(report: dict[str, Any]) -> Group:
     """The report as a table, one column per pool."""
     state = "draining" if report["draining"] else report["service"]
@@ -95,6 +113,7 @@ def table(report: dict[str, Any]) -> Group:
     for name, values in rows.items():
         grid.add_row(name, *values)
     parts: list[Any] = [Text(head), grid]
+    parts += [one for name, pool in report["pools"].items() for one in _members(name, pool.get("membership"))]
     below = sorted(report["rungs"].items(), key=lambda one: -one[1])
     if below:
         more = f", and {len(below) - _NAMED} more" if len(below) > _NAMED else ""

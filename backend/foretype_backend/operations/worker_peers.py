@@ -1,7 +1,8 @@
-"""Workers of one gateway answer for each other: whoever gets the scrape asks the others, and tells the sum.
+"""Workers of one gateway answer for each other: the one that gets the scrape asks the others, and answers with the sum.
 
-Whoever ends an epoch of salts asks the others to follow, the same way. Each worker has a slot, and a Unix socket of that name in a folder that belongs to the gateway's user alone. A worker that dies leaves
-what it last told of its counters in a file; the others tell that meanwhile, and the next worker of the slot begins with it.
+A worker that ends an epoch of salts asks the others to follow in the same way. Each worker has a slot, and a Unix
+socket of that name in a folder that belongs to the gateway's user alone. A worker that dies leaves what it last told of
+its counters in a file; the others tell that meanwhile, and the next worker of the slot begins with it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["WorkerAddress", "WorkerPeers"]
 _log = logging.getLogger("foretype.gateway")
 
 _ANSWER_S: Final = 1.0
-"""Prometheus gives a scrape ten seconds; a worker that is busy for longer than this one is left out but for its counters."""
+"""Prometheus gives a scrape ten seconds; of a worker that is busy for longer than this only the counters count."""
 
 _MOST_BYTES: Final = 16 << 20
 

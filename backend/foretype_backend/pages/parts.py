@@ -24,11 +24,27 @@ def status(report: Mapping[str, Any]) -> str:
     names = list(dict.fromkeys(name for shown in pools.values() for name in shown))
     rows = [(name, *(shown.get(name, "") for shown in pools.values())) for name in names]
     made.append(table("Pools", ("figure", *pools), rows))
+    for name, pool in report["pools"].items():
+        made += _members(name, pool.get("membership"))
     if report["retention"]:
         heads = ("tenant", "oldest event", "days", "oldest text", "days")
         kept = [tuple("none" if cell is None else cell for cell in one.values()) for one in report["retention"]]
         made.append(table("What is kept of events and texts", heads, kept, text=True))
     return "\n".join(made)
+
+
+def _members(pool: str, found: Mapping[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    heads = ("replica", "phase", "standing", "revision", "region", "in flight", "reason")
+    rows = [tuple(one.values()) for one in found["members"]]
+    made = [table(f"Members of {pool}", heads, rows, text=True)]
+    if found["refused"]:
+        refused = [tuple(one.values()) for one in found["refused"]]
+        made.append(table("Announced and not asked", ("replica", "why", "reason"), refused, text=True))
+    if found["failure"]:
+        made.append(f"<p>The directory is not believed: {escape(found['failure'])}</p>")
+    return made
 
 
 def fleet(pools: Fleet, *, addresses: bool) -> str:

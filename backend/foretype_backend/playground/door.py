@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from foretype_context.errors import ProfileError
+from foretype_context.finish.post_processing import Finished
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.plan import Plan
 from foretype_context.prompt.profile import Profile
@@ -20,12 +21,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.answers.errors import PageError
-from foretype_backend.doors.answers.playground import FinishedText, Login, LoginCode, PlannedPrompt
+from foretype_backend.doors.answers.playground import FinishedText, Login, LoginCode, OfferedEdit, PlannedPrompt
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.identity.directory import Principal
 from foretype_backend.playground.logins import CODE_S, cookie_name
+from foretype_backend.playground.next_edits import Offered, PageEditRequest, next_edit
 from foretype_backend.playground.plans import MAX_TEXT_CHARS, Pages
 
 __all__ = ["PlaygroundDoor"]
@@ -85,13 +87,13 @@ class PlaygroundDoor:
         profile: what clients of a tenant are told now.
     """
 
-    def __init__(self, tokenizer: Tokenizer, profile: Callable[[str], Profile], keeper: Gatekeeper) -> None:
+    def __init__(self, tokenizer: Tokenizer, profile: Callable[[Principal], Profile], keeper: Gatekeeper) -> None:
         self._tokenizer = tokenizer
         self._profile = profile
         self._keeper = keeper
         self._pages = Pages()
         self._assembler: Assembler | None = None
-        self._turn = asyncio.Lock()
+        self._turn, self._edits_turn = asyncio.Lock(), asyncio.Lock()
         static = files("foretype_backend.playground") / "static"
         self._static = {name: (static / name).read_bytes() for name in _STATIC}
 
@@ -116,11 +118,10 @@ class PlaygroundDoor:
             503: DocumentedAnswer("no prompt for this model", [PageError]),
         }
         door("POST", "/playground/plan", self.plan, takes=PlanRequest, answers=answers | wrong)
-        answers = {
-            200: DocumentedAnswer("the text", [FinishedText]),
-            409: DocumentedAnswer("of an older text", [PageError]),
-        }
+        answers = {200: DocumentedAnswer("the text", [FinishedText])}
         door("POST", "/playground/finish", self.finish, takes=FinishRequest, answers=answers | wrong)
+        answers = {200: DocumentedAnswer("the edit, or none", [OfferedEdit])}
+        door("POST", "/playground/next_edit", self.beyond, takes=PageEditRequest, answers=answers | wrong)
 
     async def page(self) -> Response:
         """The playground: it holds nothing of anybody's and is served without a credential."""
@@ -182,7 +183,7 @@ class PlaygroundDoor:
             try:
                 plan, version = await asyncio.to_thread(
                     self._planned,
-                    self._profile(principal.tenant),
+                    self._profile(principal),
                     _name(principal, body.page),
                     body,
                 )
@@ -193,16 +194,26 @@ class PlaygroundDoor:
         return _json(answer)
 
     async def finish(self, request: Request, principal: Asks) -> Response:
-        """What of a generated text an editor would show."""
+        """What of a generated text an editor would show: nothing, once the page's text is another one."""
         try:
             body = await read_body(request, FinishRequest, max_bytes=_MAX_BODY_BYTES)
         except InvalidRequestError as error:
             return _invalid(error)
         async with self._turn:
             finished = self._pages.finish(_name(principal, body.page), body.version, body.text, final=body.final)
-        if finished is None:
-            return _error(409, "superseded", "the page's text is another one by now", "version")
+        if finished is None:  # somebody typed on meanwhile, which is no fault: browsers put those into their console
+            finished = Finished("", 0, "superseded")
         return _json({"text": finished.text, "replaces": finished.replaces, "reason": finished.reason})
+
+    async def beyond(self, request: Request) -> Response:
+        """The next edit beyond the cursor of a text, by rules alone; the text and what happened to it are not kept."""
+        try:
+            body = await read_body(request, PageEditRequest, max_bytes=_MAX_BODY_BYTES)
+            async with self._edits_turn:  # off the loop: it parses
+                offered = await asyncio.to_thread(next_edit, body)
+        except InvalidRequestError as error:
+            return _invalid(error)
+        return _json(_as_offer(offered))
 
     def _planned(self, profile: Profile, name: str, body: PlanRequest) -> tuple[Plan, int]:
         if self._assembler is None or self._assembler.profile is not profile:
@@ -245,6 +256,14 @@ def _as_object(plan: Plan, version: int, body: PlanRequest) -> dict[str, Any]:
         "frozen": len(plan.frozen_spans),
         "timings_ms": dict(plan.timings_ms),
     }
+
+
+def _as_offer(offered: Offered) -> dict[str, Any]:
+    found, wait_ms = offered.found, offered.wait_s * 1e3
+    if found is None:
+        return {"edit": None, "wait_ms": wait_ms}
+    edit = {**found.edit._asdict(), "evidence": found.evidence, "left": found.left, "jump_only": found.jump_only}
+    return {"edit": edit, "wait_ms": wait_ms}
 
 
 def _json(answer: object) -> Response:

@@ -4,7 +4,7 @@ The cookie alone opens nothing: browsers send it to every port of the host. The 
 and all, and opens nothing alone either. Beside these two ways in there are codes, which open a page once, for a minute: an
 address with a code may be seen in a list of processes or a browser's history.
 
-What both stand for is kept sealed with them, in this process or in the folder that workers share: whoever reads it there has
+What both stand for is kept sealed with them, in this process or in the folder that workers share: a reader of it has
 no token. It is looked at anew with each request, so that a token that was revoked is no more use in a browser than elsewhere. A
 gateway that starts again asks again.
 """

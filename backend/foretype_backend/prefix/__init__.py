@@ -1,1 +1,1 @@
-"""What the gateway knows of the engines' prefix caches: salts, placed chains, retirement (design, section 5)."""
+"""What the gateway knows of the engines' prefix caches: salts, placed chains, retirement."""

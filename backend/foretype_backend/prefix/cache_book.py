@@ -1,6 +1,6 @@
 """What a fleet's gateway keeps of prompts: chains by session, the directory of who holds them, and what the tiers are told.
 
-Synchronous, with injected time. Texts are never kept, ids only of the last prompts of live sessions (design, section 5).
+Synchronous, with injected time. Texts are never kept, ids only of the last prompts of live sessions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys, keys_after
 from foretype_backend.engines.port import Origin
 from foretype_backend.prefix.chain import Chain, ChainMaker, blocks_of
-from foretype_backend.prefix.directory import Held, PrefixDirectory, Retired
+from foretype_backend.prefix.directory import HeldDocument, PrefixDirectory, Retired
 from foretype_backend.prefix.events import CacheChange
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 from foretype_backend.prefix.salt import Namespace, tier_namespace
@@ -26,14 +26,19 @@ FORGET_AFTER_S: Final = 600.0
 
 
 class LookUp(NamedTuple):
-    """A prompt and who holds how much of its beginning, in tokens."""
+    """A prompt and who holds how much of its beginning, in tokens: what is needed to send it."""
 
     origin: Origin
     salt: str
     token_ids: Sequence[int]
     keys: BlockKeys
-    chain: Chain
     held: Mapping[str, int]
+    block_tokens: int
+
+    @property
+    def chain(self) -> Chain:
+        """Made anew each time: it is for the books, which are kept while a replica computes."""
+        return blocks_of(self.keys, self.origin.placed, self.block_tokens)
 
 
 class CacheBook:
@@ -64,14 +69,14 @@ class CacheBook:
         # One token at least is always computed, to have something to sample from: engines drop the last block for it.
         reusable = keys[: max(0, (len(token_ids) - 1) // self.block_tokens)]
         held = {name: count * self.block_tokens for name, count in self.directory.cached_blocks(reusable).items()}
-        return LookUp(origin, salt or "", token_ids, keys, blocks_of(keys, origin.placed, self.block_tokens), held)
+        return LookUp(origin, salt or "", token_ids, keys, held, self.block_tokens)
 
     def sent(self, found: LookUp, replica: str | None, now: float) -> None:
         """The prompt went to a replica (None: it is not known which), which will hold it."""
         self._place(found, found.chain, replica, now)
 
     def answered(self, found: LookUp, generated: Sequence[int], replica: str | None, now: float) -> None:
-        """The replica also holds what it generated, but for the last token: an accepted suggestion is a cached prefix."""
+        """The replica also holds what it generated, except the last token: an accepted suggestion is a cached prefix."""
         size = self.block_tokens
         rest = [*found.token_ids[len(found.keys) * size :], *generated[:-1]]
         if len(rest) < size or not found.keys:
@@ -130,7 +135,7 @@ class CacheBook:
 
     # Operators
 
-    def contents(self, tenant: str, repository: str = "") -> list[Held]:
+    def contents(self, tenant: str, repository: str = "") -> list[HeldDocument]:
         return self.directory.contents(tenant, repository)
 
     def purge(self, tenant: str, repository: str = "") -> tuple[int, list[PurgeNotice]]:

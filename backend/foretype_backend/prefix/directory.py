@@ -1,7 +1,7 @@
 """The prefix directory: which blocks of which documents are likely to be cached where, and which nobody wants any more.
 
 Engine caches are addressed by content, so a stale entry can never be *served*; it can only waste room and mislead routing.
-What is kept here is therefore about capacity and routing alone (design, section 5):
+What is kept here is therefore about capacity and routing alone:
 
 - a block is *used* by a session while it stands in the last prompt that the session sent for a document;
 - an edit ends the use of that session only: a colleague's use, and one's own undo, keep the block alive;
@@ -24,7 +24,7 @@ from foretype_context.prompt.segments import Scope
 from foretype_backend.prefix.chain import Block, Chain, Span
 from foretype_backend.prefix.salt import Namespace
 
-__all__ = ["DirectoryStatistics", "Held", "PrefixDirectory", "Retired"]
+__all__ = ["DirectoryStatistics", "HeldDocument", "PrefixDirectory", "Retired"]
 
 RETIRE_AFTER_S: Final = 60.0
 DOCUMENTS_MAX: Final = 64
@@ -41,7 +41,7 @@ class Retired(NamedTuple):
     spans: tuple[Span, ...]
 
 
-class Held(NamedTuple):
+class HeldDocument(NamedTuple):
     """What is cached of one document in a namespace, for operators. Times are on the directory's clock, in seconds."""
 
     document: str
@@ -241,7 +241,7 @@ class PrefixDirectory:
             runs[replica] = len(keys)
         return runs
 
-    def contents(self, tenant: str, scope: str = "") -> list[Held]:
+    def contents(self, tenant: str, scope: str = "") -> list[HeldDocument]:
         """What is believed to be cached for a repository (or, with no scope, a tenant), by document, largest first."""
         grouped: dict[str, list[_Entry]] = {}
         for entry in self._entries.values():
@@ -290,7 +290,7 @@ class PrefixDirectory:
         ]
 
     def apart(self, tenant: str) -> dict[str, list[str]]:
-        """Who has a cache of their own, by repository."""
+        """Which users have a cache of their own, by repository."""
         found: dict[str, set[str]] = {}
         for entry in self._entries.values():
             if entry.namespace.tenant == tenant and entry.namespace.owner and entry.replicas:
@@ -356,8 +356,8 @@ class PrefixDirectory:
         return entry is not None and any(span.document == document and span.end > start for span in entry.block.spans)
 
 
-def _held(document: str, entries: list[_Entry]) -> Held:
-    return Held(
+def _held(document: str, entries: list[_Entry]) -> HeldDocument:
+    return HeldDocument(
         document=document,
         scope=max((entry.block.scope for entry in entries), key=list(Scope).index),
         blocks=len(entries),

@@ -37,7 +37,7 @@ class EpochFile:
     """The epochs of one gateway without an identity store; its workers share the file.
 
     Args:
-        path: read at the start by who made `salts`.
+        path: the file; read once at the start, when `salts` is made.
         salts: of this process.
     """
 

@@ -35,7 +35,7 @@ class Purger(Protocol):
     """Ends epochs, here and wherever the namespace is known."""
 
     async def purge(self, tenant: str, scope: str = "", *, actor: str = "") -> Purged:
-        """End the epoch of a repository, or with none of the whole tenant. Raises PurgeError.
+        """End the epoch of a repository, or without one of the whole tenant. Raises PurgeError.
 
         Args:
             actor: who asks for it, for the audit log.

@@ -1,7 +1,8 @@
 """Who shares the cache of a repository: teams with a right to it. Pure.
 
-A repository without rights is its whole tenant's. Whoever lacks the right to one gets a cache of his own, under a salt of his own:
-neither the time nor the count of cached tokens of an answer tells him of the others' text, nor them of his.
+A repository without rights is its whole tenant's. A user without a right to one gets a cache of their own, under a salt
+of their own: neither the time nor the count of cached tokens of an answer tells them of the others' text, nor the
+others of theirs.
 """
 
 from __future__ import annotations

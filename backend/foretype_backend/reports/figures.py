@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from foretype_backend.config.settings import PricesConfig
 from foretype_backend.reports.intervals import METHOD, Share, clustered
-from foretype_backend.reports.sums import AGES_S, Answer, Sums
+from foretype_backend.reports.sums import AGES_S, FeelingAnswer, Sums
 
 __all__ = ["DEFINITIONS", "FEELINGS", "Costs", "feelings", "figures_of"]
 
@@ -98,8 +98,8 @@ def figures_of(group: Sequence[Sums], costs: Costs | None) -> dict[str, Any]:
     return made
 
 
-def feelings(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The table of who finds suggestions instant, with what these users measured themselves (means of their p50 and p95)."""
+def feelings(answers: Sequence[FeelingAnswer]) -> dict[str, Any]:
+    """How many users find suggestions instant, with what these users measured themselves (means of their p50 and p95)."""
     rows: list[dict[str, Any]] = []
     for answer in FEELINGS:
         own = [one for one in answers if one.answer == answer]
@@ -129,7 +129,7 @@ def _by_user(group: Sequence[Sums]) -> list[Sums]:
 
 
 def _keys(everybody: Sequence[Sums]) -> Iterable[tuple[float, float]]:
-    """Of whoever's editor counts keys. An accept is a key; what did not stay for 30 s saved none."""
+    """Of users whose editor counts keys. An accept is a key; what did not stay for 30 s saved none."""
     seen = [one.lasting.get(30, (0, 0, 0, 0)) for one in everybody]
     characters, kept = sum(one[1] for one in seen), sum(one[2] for one in seen)
     usual = kept / characters if characters else 0.0

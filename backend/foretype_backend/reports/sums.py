@@ -12,7 +12,7 @@ from foretype_backend.reports.period import Period
 from foretype_backend.telemetry.schema import COUNTERS, daily, daily_survival, events
 from foretype_backend.telemetry.store import Store
 
-__all__ = ["AGES_S", "SPLITS", "Answer", "Sums", "answers", "sums", "users"]
+__all__ = ["AGES_S", "SPLITS", "FeelingAnswer", "Sums", "answers", "sums", "users"]
 
 SPLITS: Final = ("team", "language", "editor", "variant", "model", "user")
 AGES_S: Final = (30, 120, 300, 600, 1800)
@@ -36,8 +36,8 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """To the question how it feels; milliseconds are the user's own."""
+class FeelingAnswer:
+    """An answer to the question whether completions feel instant; milliseconds are the user's own."""
 
     team: str
     user: str
@@ -78,11 +78,13 @@ async def sums(store: Store, tenant: str, period: Period, split: str | None, tea
     return list(made.values())
 
 
-async def answers(store: Store, tenant: str, period: Period, team: str | None) -> list[Answer]:
+async def answers(store: Store, tenant: str, period: Period, team: str | None) -> list[FeelingAnswer]:
     """To the question how it feels: at most one of each user in weeks."""
     where = [_of(events, tenant, period, team), events.c.kind == "feel"]
     query = select(events.c.team, events.c.user_id, events.c.label, events.c.value_ms, events.c.characters)
-    return [Answer(row[0], row[1], row[2], row[3], row[4] / 1000) async for row in _rows(store, query.where(*where))]
+    return [
+        FeelingAnswer(row[0], row[1], row[2], row[3], row[4] / 1000) async for row in _rows(store, query.where(*where))
+    ]
 
 
 def _of(table: Any, tenant: str, period: Period, team: str | None = None) -> ColumnElement[bool]:

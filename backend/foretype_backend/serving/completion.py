@@ -21,7 +21,15 @@ from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.timing_wheel import Deadline
 
-__all__ = ["AdmittedRequest", "Claim", "CompletionOutcome", "Record", "estimated_tokens", "rate_limited"]
+__all__ = [
+    "AdmittedRequest",
+    "Claim",
+    "CompletionOutcome",
+    "Record",
+    "developer_of",
+    "estimated_tokens",
+    "rate_limited",
+]
 
 _RETRY_AFTER_MS = 1000.0
 
@@ -39,6 +47,7 @@ class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
         deadline: seconds on the event loop's clock, which is coarser (uvloop: milliseconds) and drives timers.
         key: unique among live requests of this gateway.
         session: whose it is.
+        user: as a client names them, where the principal is nobody in particular.
         prefill_only: compute and cache the prompt, generate nothing.
         principal: who asks, and pays.
         objective: the promise it is held to, where it is not that of its class (`fim`).
@@ -57,6 +66,7 @@ class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     class_: RequestClass = RequestClass.INTERACTIVE
     document: str = ""
+    user: str = ""
     stop: Stop = _NO_STOP
     temperature: float = 0.0
     prefill_only: bool = False
@@ -90,11 +100,17 @@ class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return Origin(
             tenant=self.tenant,
             repository=self.repository,
+            developer=developer_of(self.tenant, self.principal.user or self.user, self.session),
             session=self.session,
             document=self.document,
             language=self.language,
             placed=self.prompt.placed,
         )
+
+
+def developer_of(tenant: str, user: str, session: str) -> str:
+    """One name for a developer, the same on every gateway where they have one."""
+    return f"{tenant}/{user}" if user else session
 
 
 class CompletionOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,11 +79,11 @@ class EncodePool:
 
     def _ended(self, tenant: str, done: asyncio.Future[_T]) -> None:
         if not done.cancelled():
-            done.exception()  # it is told to whoever still waits
+            done.exception()  # those that still wait get the exception
         self._leave(tenant)
 
     def _leave(self, tenant: str) -> None:
-        """The place goes to who has waited longest."""
+        """The place goes to the one that has waited longest."""
         queue = self._queues[tenant]
         while queue:
             waiting = queue.pop(0)

@@ -1,4 +1,4 @@
-"""Turns on the event loop: whoever has used up theirs waits behind everybody else's input.
+"""Turns on the event loop: a tenant that has used up its turn waits behind the input of all others.
 
 One loop serves everybody, so the time that a tenant's input takes of it is time that others wait. In each round of the loop a tenant's
 input is looked at for :data:`TURN_S`; what is left then waits here, and is worked off one tenant after the other in later rounds, between
@@ -67,7 +67,7 @@ class Turns:
         self.spend(tenant, cost_s)
 
     def _called(self, tenant: str, waiting: asyncio.Future[None], cost_s: float) -> None:
-        if not waiting.done():  # whoever has left meanwhile needs no turn
+        if not waiting.done():  # a request that was cancelled meanwhile needs no turn
             waiting.set_result(None)
             self.spend(tenant, cost_s)
 

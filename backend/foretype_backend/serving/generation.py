@@ -66,7 +66,7 @@ class Generation:
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.limits.retry_wait_ms / 1000
-        restarts_before = self._engine.statistics().restarts
+        restarts_before = self._engine.restarts
         while True:
             if record.stop_reason is not None:
                 return self._ended(record, record.stop_reason)
@@ -75,7 +75,7 @@ class Generation:
             except EngineUnavailableError:
                 if record.stop_reason is not None:
                     continue
-                died_twice = self._engine.statistics().restarts - restarts_before >= 2
+                died_twice = self._engine.restarts - restarts_before >= 2
                 if record.output.generated_tokens or died_twice or loop.time() >= give_up_at:
                     raise
                 if record.attempts == 1:

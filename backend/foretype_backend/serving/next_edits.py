@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple
 
-from foretype_context.edit_models.answer import AnswerReader, Nothing, TakenEdit
+from foretype_context.edit_models.answer import AnswerReader, Nothing, ReadAnswer
 from foretype_context.edit_models.prompt import EditPrompt, EditPrompts
 from foretype_context.edit_models.question import EditQuestion
 from foretype_context.errors import EditQuestionError
@@ -21,7 +21,7 @@ from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.service import CompletionService
 
-__all__ = ["NO_EDIT_MODEL", "EditOutcome", "NextEdits"]
+__all__ = ["NO_EDIT_MODEL", "EditOutcome", "NextEditService"]
 
 NO_EDIT_MODEL: Final = (
     "this gateway has no model that predicts next edits; name one as model.next_edit or in [pool.next_edit]"
@@ -31,13 +31,13 @@ _MAX_STOPS: Final = 4
 
 
 class EditOutcome(NamedTuple):
-    """`taken` is what an answer came to; nothing where the request ended without one."""
+    """`taken` is what an answer came to; it holds no edit if the request ended without an answer."""
 
-    taken: TakenEdit
+    taken: ReadAnswer
     outcome: CompletionOutcome
 
 
-class NextEdits:
+class NextEditService:
     """One model for next edits, behind the admission of its service.
 
     Args:
@@ -136,5 +136,5 @@ class NextEdits:
         if outcome.rest is not None:
             reader.feed(outcome.rest.text)
         if outcome.finish in (None, Finish.CANCELLED):
-            return EditOutcome(TakenEdit(None, Nothing.CUT), outcome)
+            return EditOutcome(ReadAnswer(None, Nothing.CUT), outcome)
         return EditOutcome(reader.end(whole=outcome.reason in _WHOLE), outcome)

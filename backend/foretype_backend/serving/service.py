@@ -32,11 +32,11 @@ from foretype_backend.admission.outcomes import SHED, Decision, Reason
 from foretype_backend.admission.scheduler import Scheduler, Ticket
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.config.settings import AdmissionConfig
-from foretype_backend.engines.port import Engine
+from foretype_backend.engines.port import Engine, KnowsMemory
 from foretype_backend.errors import FAULT_TOLD, BudgetExceededError, EngineUnavailableError, Fault, PromptRefusedError
 from foretype_backend.identity.accounts import Accounts, refused_cost
-from foretype_backend.identity.directory import Principal
-from foretype_backend.operations.metrics import Measured, Metrics
+from foretype_backend.identity.directory import Principal, Tier
+from foretype_backend.operations.metrics import MeasuredEngine, Metrics
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import (
     AdmittedRequest,
@@ -91,6 +91,8 @@ class CompletionService:
         self.accounts = accounts
         self._objectives_s = {} if admission is None else objectives_s(admission)
         self._scheduler = make_scheduler(limits, admission)
+        if isinstance(engine, KnowsMemory):
+            self._scheduler.can_admit = engine.can_admit
         self.ladder = Ladder()
         self.rungs_changed: Subscribers[Collection[str]] = Subscribers()
         """Told the tenants that are on another rung of the ladder now, whose clients are to be told."""
@@ -115,7 +117,7 @@ class CompletionService:
             connections=connections,
             slots=limits.max_running,
             objectives_s=promised_s(admission or AdmissionConfig()),
-            collectors=engine.collectors() if isinstance(engine, Measured) else (),
+            collectors=engine.collectors() if isinstance(engine, MeasuredEngine) else (),
         )
         self.metrics.watch_load(
             level=lambda: 0 if self._scheduler.pressure is None else self._scheduler.pressure.level,
@@ -300,7 +302,9 @@ class CompletionService:
             deadline=job.deadline,
             tenant=principal.tenant,
             weight=principal.weight,
+            free=principal.tier is Tier.FREE,
             uncached_tokens=len(job.prompt.ids) - self._guess_cached(len(job.prompt.ids)),
+            kv_tokens=len(job.prompt.ids) - self._guess_cached(len(job.prompt.ids)) + job.most_tokens,
             cost_tokens=job.cost_tokens,
             objective_s=self._objectives_s.get(job.objective or job.class_.value),
             arrived=now,
@@ -357,6 +361,7 @@ class CompletionService:
             tokens=job.cost_tokens,
             interactive=job.class_ is RequestClass.INTERACTIVE,
             shed=shed,
+            free=job.principal.tier is Tier.FREE,
         )
 
     @property

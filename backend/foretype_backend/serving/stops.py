@@ -3,7 +3,7 @@ r"""Where a suggestion ends: an incremental scanner over generated text. Pure.
 A stop may straddle chunks or lie in the middle of a chunk of eight tokens; the scanner sees every character once. What is
 delivered is exactly the text before the stop, and only what could still become part of a stop is held back.
 
-Rules (design, section 3.7), with generation cut at the first character that makes one of them certain:
+Rules, with generation cut at the first character that makes one of them certain:
 
 - a stop string ends the text before its first character; of several that end at the same character the longest counts
 - `max_lines` ends it at the end of that many lines, before the line ending (`\n` or `\r\n`)

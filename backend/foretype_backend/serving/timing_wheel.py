@@ -21,7 +21,7 @@ _NEVER: Final = float("inf")
 
 
 class Alarms:
-    """For whoever waits thousands of times a second: what is due within the same `grain_s` seconds rings together, up to one of them late.
+    """Timers for callers that wait thousands of times a second: those due in the same `grain_s` seconds fire together, up to `grain_s` late.
 
     The loop of uvloop counts in milliseconds, so that a finer grain gains nothing.
     """

@@ -37,6 +37,7 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Denial, Directory
 from foretype_backend.operations.admin import AdminDoor
+from foretype_backend.operations.fleet_signals import SignalsDoor
 from foretype_backend.pages.door import PagesDoor
 from foretype_backend.pages.parts import Fleet
 from foretype_backend.playground.door import PlaygroundDoor
@@ -44,8 +45,9 @@ from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.fair_turns import Turns
-from foretype_backend.serving.next_edits import NextEdits
+from foretype_backend.serving.next_edits import NextEditService
 from foretype_backend.serving.render import Renderer
+from foretype_backend.serving.served_revision import ChoosesRevision, ServedRevision
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
 from foretype_backend.telemetry.intake import Sender
@@ -59,6 +61,7 @@ if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_backend.experiments.live import LiveExperiments
     from foretype_backend.identity.identity import Identity
     from foretype_backend.operations.worker_peers import WorkerAddress
+    from foretype_backend.start.revisions import RevisionParts
 
 __all__ = ["create_app", "stream_door"]
 
@@ -80,6 +83,7 @@ def create_app(
     place: WorkerAddress | None = None,
     tracing: Tracing | None = None,
     experiments: LiveExperiments | None = None,
+    revisions: Mapping[str, RevisionParts] | None = None,
 ) -> DocumentedApp:
     """Put the gateway together.
 
@@ -96,6 +100,7 @@ def create_app(
         edit_pool: a model for next edits on a server of its own; started and closed by the caller.
         place: of this worker among several; `state.peers` is started and closed by the caller.
         experiments: change what clients are told; started and closed by the caller.
+        revisions: of the model, with profiles and pools of their own; who chooses among them is told to `state.choose_revisions`.
         tracing: takes spans of requests to the fast pool, timed by `time.perf_counter`; closed by the caller.
     """
     limits = config.limits
@@ -116,17 +121,23 @@ def create_app(
     logins = BrowserLogins(None if place is None else place.folder)
     keeper = Gatekeeper(config, identity, denied=denied, measured=measured, logins=logins)
     requests = Bound(config.gateway.max_requests, _per_tenant(keeper, config)[1])
-    service = CompletionService(
-        engine,
-        tokenizer,
-        end_token_ids=renderer.end_token_ids,
-        limits=limits,
-        connections=lambda: len(stream.connections),
-        salts=salts,
-        admission=_admission(config),
-        accounts=accounts,
-        tracer=None if tracing is None else RequestTracer(tracing, pool="fast"),
-    )
+
+    def serving(engine: Engine, renderer: Renderer) -> CompletionService:
+        return CompletionService(
+            engine,
+            renderer.tokenizer,
+            end_token_ids=renderer.end_token_ids,
+            limits=limits,
+            connections=lambda: len(stream.connections),
+            salts=salts,
+            admission=_admission(config),
+            accounts=accounts,
+            tracer=None if tracing is None else RequestTracer(tracing, pool="fast"),
+        )
+
+    service = serving(engine, renderer)
+    others = _others(revisions or {}, serving, encoding)
+    named = {name: "free" if name == config.pool.free_revision else f"fast {name}" for name in others}
     edits = _own_edits(config, service, renderer) if edit_pool is None else edit_pool.edits
     stream = StreamDoor(
         service,
@@ -141,6 +152,7 @@ def create_app(
         block=None if quality is None else quality.block,
         next_edits=edits,
         experiments=experiments,
+        free_budgets=config.model.free_budgets,
     )
     if experiments is not None:
         experiments.attach(
@@ -152,7 +164,8 @@ def create_app(
         )
     if changed is not None:
         stream.changed.add(changed)
-    service.rungs_changed.add(stream.tell)
+    for one in (service, *(other.service for other in others.values())):
+        one.rungs_changed.add(stream.tell)
     if salts is not None:
         salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
     if identity is not None:
@@ -170,9 +183,9 @@ def create_app(
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes, pool_of_threads=encoding)
     next_edit = NextEditDoor(edits, max_body_bytes=limits.max_frame_bytes)
-    pools = _services(service, quality, edit_pool)
-    others = {name: one.metrics for name, one in pools.items() if one is not service}
-    families = functools.partial(service.metrics.families, others)
+    pools = _services(service, quality, edit_pool) | {named[name]: one.service for name, one in others.items()}
+    metrics = {name: one.metrics for name, one in pools.items() if one is not service}
+    families = functools.partial(service.metrics.families, metrics)
     kept = (lambda: feedback.kept) if isinstance(feedback, TelemetrySink) else tuple
     admin = AdminDoor(
         pools, stream, chat, clock=time.monotonic, families=families, identity=identity, place=place, kept=kept
@@ -181,7 +194,8 @@ def create_app(
         service,
         profile,
         keeper,
-        tokenizer_file=tokenizer_file,
+        tokenizers=({} if tokenizer_file is None else {profile.tokenizer_digest: tokenizer_file})
+        | {one.parts.tokenizer.digest: one.parts.tokenizer_file for one in (revisions or {}).values()},
         connections=lambda: len(stream.connections),
         metrics=admin.peers.metrics,
         draining=lambda: stream.draining,
@@ -193,17 +207,30 @@ def create_app(
     app = DocumentedApp([guard])
     app.router.routes.append(WebSocketRoute("/v1/stream", stream.__call__))
     playground = PlaygroundDoor(tokenizer, stream.profile_of, keeper)
+    signals = SignalsDoor(
+        pools, admin.peers, together={one: "fast" for one in named.values() if one != "free"}, beside=_beside(quality)
+    )
     pages = PagesDoor(config, admin, functools.partial(_fleet, pools))
-    for door in (openai, chat, infill, next_edit, health, admin, pages, playground, DocumentDoor(app.openapi)):
+    for door in (openai, chat, infill, next_edit, health, admin, signals, pages, playground, DocumentDoor(app.openapi)):
         door.register(app)
     app.state.requests = requests
     app.state.late = service.metrics.watch_loop()
+    app.state.working = lambda: bool(service.statistics().running)
     service.metrics.watch_held(lambda: requests.statistics().held, lambda: stream.remembered.statistics().held)
     app.state.stream = stream
     app.state.service = service
     app.state.chat = chat
     app.state.peers = admin.peers
-    app.state.use = functools.partial(_use, service, stream, keeper, requests)
+    app.state.use = functools.partial(
+        _use, [service, *(one.service for one in others.values())], stream, keeper, requests
+    )
+    app.state.revisions = others
+
+    def choose_revisions(chooser: ChoosesRevision) -> Callable[[], None]:
+        stream.revisions = chooser
+        return stream.tell_all
+
+    app.state.choose_revisions = choose_revisions
     return app
 
 
@@ -214,7 +241,7 @@ def _fleet(pools: Mapping[str, CompletionService]) -> Fleet:
 
 
 def _use(
-    service: CompletionService,
+    services: Sequence[CompletionService],
     stream: StreamDoor,
     keeper: Gatekeeper,
     requests: Bound,
@@ -223,11 +250,13 @@ def _use(
 ) -> None:
     """Put another configuration in place while connections stay open."""
     keeper.use(config)
-    service.use(config.limits, _admission(config))
+    for service in services:
+        service.use(config.limits, _admission(config))
     stream.use(config.limits, config.gateway.max_connections, _per_tenant(keeper, config)[0])
     requests.in_all, requests.each = config.gateway.max_requests, _per_tenant(keeper, config)[1]
-    if profile != stream.profile:
-        stream.update_profile(profile)
+    free_budgets = config.model.free_budgets
+    if (profile, free_budgets) != (stream.profile, stream.main.free_budgets):
+        stream.update_profile(profile, free_budgets)
 
 
 def stream_door(app: Starlette) -> StreamDoor:
@@ -260,12 +289,30 @@ def _per_tenant(keeper: Gatekeeper, config: Config) -> tuple[int, int]:
     return gateway.max_connections_per_tenant, gateway.max_requests_per_tenant
 
 
-def _own_edits(config: Config, service: CompletionService, renderer: Renderer) -> NextEdits | None:
+def _own_edits(config: Config, service: CompletionService, renderer: Renderer) -> NextEditService | None:
     """Next edits of the model that completes, where it was trained on them too."""
     if config.model.next_edit is None:
         return None
     prompts = EditPrompts(renderer.tokenizer, edit_format(config.model.next_edit))
-    return NextEdits(service, prompts, context_limit_tokens=renderer.context_limit_tokens, pool=renderer.pool)
+    return NextEditService(service, prompts, context_limit_tokens=renderer.context_limit_tokens, pool=renderer.pool)
+
+
+def _others(
+    revisions: Mapping[str, RevisionParts], serving: Callable[[Engine, Renderer], CompletionService], pool: EncodePool
+) -> dict[str, ServedRevision]:
+    """Revisions beside that of `[model]`; how long their prompts may be is known when a replica has come."""
+    found: dict[str, ServedRevision] = {}
+    for name, one in revisions.items():
+        renderer = Renderer(one.parts.tokenizer, one.parts.grammar, context_limit_tokens=0, pool=pool)
+        service = serving(one.parts.engine, renderer)
+        found[name] = ServedRevision(name, service, renderer, one.config.model.free_budgets)
+    return found
+
+
+def _beside(quality: QualityPool | None) -> dict[str, str]:
+    """Blocks and chat are pools of the same replicas, which are scaled by both."""
+    many = quality is not None and quality.block is not None and quality.config.fleet is not None
+    return {"block": "quality"} if many else {}
 
 
 def _services(

@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from foretype_context.terminal import say
 
 from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.settings import EngineName
 from foretype_backend.errors import ConfigError
 from foretype_backend.transport.sockets import Inherited
 
@@ -25,9 +26,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def serve(
     engine: Annotated[
         str | None,
-        typer.Option(
-            help="embedded, ollama, llama-cpp, lm-studio, openai, vllm, vllm-server, scripted; default embedded"
-        ),
+        typer.Option(help=f"{', '.join(get_args(EngineName))}; default embedded"),
     ] = None,
     model: Annotated[str | None, typer.Option(help="model file, or the base URL of a server")] = None,
     profile: Annotated[Path | None, typer.Option(help="TOML file: gateway, engine, model, limits")] = None,
@@ -134,13 +133,30 @@ def _say_ready(config: Config, address: tuple[str, int]) -> None:
 def _run(config: Config, read: Callable[[], Config], log_level: str, inherited: Inherited) -> None:
     # Imported here so that `--help` and a wrong option answer at once.
     from foretype_backend.operations import logs
-    from foretype_backend.start.gateway import run_gateway
 
     logs.configure(log_level)
-    serving = run_gateway(config, read, ready=lambda address: _say_ready(config, address), inherited=inherited)
+    serving = _serving(config, read, inherited)
     if sys.platform == "win32":
         asyncio.run(serving)
         return
     import uvloop
 
     uvloop.run(serving)
+
+
+async def _serving(config: Config, read: Callable[[], Config], inherited: Inherited) -> None:
+    begun = None
+    if config.engine.name == "embedded":
+        # It imports its libraries while this process imports its own, and reads its files.
+        from foretype_backend.engines.embedded.process import EngineProcess
+
+        begun = await EngineProcess.begin()
+    try:
+        from foretype_backend.start.gateway import run_gateway
+
+        await run_gateway(
+            config, read, ready=lambda address: _say_ready(config, address), inherited=inherited, begun=begun
+        )
+    finally:
+        if begun is not None:
+            await begun.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import socket
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +28,8 @@ def make_engine(
     name = config.engine.name
     options: dict[str, Any] = dict(config.engine.options)
     if name == "vllm-server":
-        return _pool(config, tokenizer, options)
-    if model is None and name != "scripted":
+        return _pool(config, tokenizer, options, chosen)
+    if model is None and name in ("openai", "vllm"):
         raise ConfigError("engine.model", f"engine `{name}` needs --model FILE or URL")
     if name == "scripted":
         from foretype_backend.engines.scripted import text_script
@@ -59,10 +61,12 @@ def make_engine(
             | ({"redis_secret_file": config.identity.salt_file} if options.get("redis_url") else {})
             | options
         )
-    else:
+    elif name == "embedded":
         import platformdirs
 
         options = {"model": model, "prepared_dir": platformdirs.user_cache_path("foretype") / "engine"} | options
+    else:  # an engine that needs nothing of the gateway
+        options = given(model=model) | options
     return loaded(name, options)
 
 
@@ -72,10 +76,12 @@ def loaded(name: str, options: dict[str, Any]) -> Engine:
     except EngineUnavailableError as error:
         raise ConfigError("engine.name", str(error)) from error
     except (TypeError, ValueError) as error:
-        raise ConfigError("engine.options", f"{error}; see docs/operations.md for the options of `{name}`") from error
+        raise ConfigError(
+            "engine.options", f"{error}; docs/reference/settings.md has the options of `{name}`"
+        ) from error
 
 
-def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engine:
+def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any], chosen: Grammar) -> Engine:
     from foretype_backend.fleet.build import make_pool
 
     fast = config.pool.fast
@@ -95,10 +101,25 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engi
                     "`foretype config new-secret FILE`, and name it here",
                 )
             own["secret"] = read_secret(SALT_FIELD, named, Path(named))
-        own["within"] = replicas_within(config)
+        own["regions"] = {tenant: frozenset(allowed) for tenant, allowed in config.residency.tenants.items()}
+        own["text"] = TextPrompts(tokenizer, begins=start_tokens(chosen)).text
+        own |= {"within": replicas_within(config), "grammar": chosen.id, "is_own": functools.partial(_is_own, config)}
         return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError("pool.fast", str(error)) from error
+
+
+def _is_own(config: Config, address: str) -> bool:
+    """Whether `host:port` is where this gateway listens. A gateway on a free port is told apart by the canary."""
+    host, _, port = address.rpartition(":")
+    if int(port) not in {config.gateway.port, config.metrics.port}:
+        return False
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host.strip("[]"), 0))  # only an address of this machine can be bound
+        except OSError:
+            return False
+    return True
 
 
 _LAST_LINE_TOKENS: Final = 64

@@ -21,6 +21,7 @@ from foretype_backend.start.profile import make_profile
 from foretype_backend.transport.sockets import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
 
 if TYPE_CHECKING:
+    from foretype_backend.engines.embedded.process import EngineProcess
     from foretype_backend.operations.worker_peers import WorkerAddress
 
 __all__ = ["run_gateway"]
@@ -32,6 +33,7 @@ async def run_gateway(
     *,
     ready: Callable[[Address], None],
     inherited: Inherited = Inherited(),  # noqa: B008 - it is empty and cannot change
+    begun: EngineProcess | None = None,
 ) -> None:
     """Serve until told to end; what was opened is closed whatever happens.
 
@@ -39,6 +41,7 @@ async def run_gateway(
         read: the configuration as it is now, for a reload.
         ready: called once, when the first request can be served.
         inherited: what a worker got from its parent.
+        begun: a process for the embedded engine; the caller closes it, too.
 
     Raises:
         ConfigError: names the field and the remedy; nothing was served.
@@ -52,6 +55,11 @@ async def run_gateway(
     phases = StartPhases()
     start = plan(config)
     certificate, parts = start.certificate, start.parts
+    if begun is not None:
+        from foretype_backend.engines.embedded.engine import EmbeddedEngine
+
+        if isinstance(parts.engine, EmbeddedEngine):
+            parts.engine.use(begun)
     # Before the model is loaded: a port in use is told at once.
     listener, metrics_listener = _listeners(config, inherited)
     async with contextlib.AsyncExitStack() as closing:
@@ -114,7 +122,19 @@ async def run_gateway(
             place=where,
             tracing=tracing,
             experiments=experiments,
+            revisions=start.revisions,
         )
+        if start.revisions:
+            from foretype_backend.start.revisions import open_revisions
+
+            await open_revisions(
+                gateway,
+                parts.engine,
+                start.revisions,
+                served=gateway.state.revisions,
+                use=gateway.state.choose_revisions,
+                closing=closing,
+            )
         if experiments is not None:
             closing.push_async_callback(experiments.close)
             await experiments.start()
@@ -126,7 +146,7 @@ async def run_gateway(
         if certificate is not None:
             gateway.state.service.metrics.watch_certificate(certificate.expires_s)
         if salts is not None:
-            optional_parts.attach_caches(config, gateway, parts.engine, salts, identity)
+            optional_parts.attach_caches(config, gateway, parts.engine, salts, identity, quality)
 
         if metrics_listener is not None:
             from foretype_backend.operations.metrics_port import serving_metrics

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from foretype_context.errors import UnknownControlError, UnknownGrammarError
-from foretype_context.grammars.families import Evidence, detect
+from foretype_context.grammars.families import ModelEvidence, detect
 from foretype_context.grammars.grammar import Grammar, described, grammar
 from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_models.artifacts import FOLDER, Artifact, locate
@@ -101,13 +101,13 @@ def grammar_of(
     return chosen
 
 
-def _evidence(model: str | None, tokenizer: Tokenizer, file: bytes, server: RunningServer | None) -> Evidence:
+def _evidence(model: str | None, tokenizer: Tokenizer, file: bytes, server: RunningServer | None) -> ModelEvidence:
     """What a model's file, where there is one, its server and its tokenizer say."""
     if server is not None:
         model = None if server.file is None else str(server.file)
         if _PRE in server.metadata:
             pre = str(server.metadata[_PRE])
-            return Evidence.of_tokenizer(tokenizer, file, pre=pre, name=server.model or "")
+            return ModelEvidence.of_tokenizer(tokenizer, file, pre=pre, name=server.model or "")
     pre, name = "", "" if model is None or "://" in model else Path(model).stem
     if name and model is not None and Path(model).is_file():
         try:
@@ -115,7 +115,7 @@ def _evidence(model: str | None, tokenizer: Tokenizer, file: bytes, server: Runn
         except ModelFileError:
             said = {}  # the engine says what is wrong with it
         pre, name = str(said.get(_PRE, "")), f"{name} {said.get('general.name', '')}"
-    return Evidence.of_tokenizer(tokenizer, file, pre=pre, name=name)
+    return ModelEvidence.of_tokenizer(tokenizer, file, pre=pre, name=name)
 
 
 def folder_says(model: str | None, *names: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ def _wall_ms() -> int:
 
 
 async def start_identity(config: Config, name: str, closing: AsyncExitStack) -> Identity | None:
-    """Who may ask; a store that cannot be read at the start ends the gateway, for it would know nobody.
+    """Who may ask. A store that cannot be read at the start ends the gateway: it would let nobody in.
 
     Args:
         name: of this process among all gateways of the store.
@@ -76,7 +76,7 @@ async def start_identity(config: Config, name: str, closing: AsyncExitStack) -> 
             config.identity, url, clock=time.monotonic, wall_ms=_wall_ms, name=name, audit=audit
         )
         closing.push_async_callback(identity.close)
-        if identity.purges is not None:
+        if identity.purges is not None and not identity.watch.from_copy:
             await identity.purges.keep(read_epochs(epochs_path(config)))
         await identity.start()
     except StoreError as error:
@@ -95,8 +95,8 @@ async def open_accounts(config: Config, closing: AsyncExitStack) -> Accounts:
     from foretype_backend.identity.usage import UsageWriter
     from foretype_backend.identity.usage_journal import UsageJournal
 
-    accounts = Accounts(day=lambda: datetime.now(UTC).strftime("%Y-%m-%d"))
-    store = await IdentityStore.open(identity_url(config))
+    accounts = Accounts(day=lambda: datetime.now(UTC).strftime("%Y-%m-%d"), share=config.leases.share)
+    store = await IdentityStore.open(identity_url(config), read_url=config.identity.read_url)
     gateway = f"{os.getpid()}-{secrets.token_hex(8)}"
     folder = usage_path(config)
     try:
@@ -274,15 +274,24 @@ def make_salts(config: Config, identity: Identity | None) -> SaltBook:
 
 
 def attach_caches(
-    config: Config, gateway: DocumentedApp, engine: Engine, salts: SaltBook, identity: Identity | None
+    config: Config,
+    gateway: DocumentedApp,
+    engine: Engine,
+    salts: SaltBook,
+    identity: Identity | None,
+    quality: QualityPool | None = None,
 ) -> None:
     """The doors to the prefix cache: what is in it, where the engine is a pool that knows, and its purge."""
-    from foretype_backend.fleet.doors import attach_pool, attach_purger
+    from foretype_backend.fleet.doors import attach_pool, attach_purger, follow_sessions
     from foretype_backend.fleet.pool import ReplicaPool
 
     pool = engine if isinstance(engine, ReplicaPool) else None
     if pool is not None:
         attach_pool(gateway, pool)
+    if quality is not None:
+        for service in (quality.chat, *(() if quality.block is None else (quality.block.service,))):
+            if isinstance(service.engine, ReplicaPool):
+                follow_sessions(gateway, service.engine)
     attach_purger(gateway, _purger(config, gateway, salts, identity), pool)
 
 

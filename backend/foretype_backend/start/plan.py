@@ -7,6 +7,7 @@ what one refuses the other refuses, in the same words, and a check that is added
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from foretype_backend.start.running_server import PATIENCE_S
 if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
     from foretype_backend.chat.edit_pool import EditParts
     from foretype_backend.chat.pool import QualityParts
+    from foretype_backend.start.revisions import RevisionParts
 
 __all__ = ["StartPlan", "plan", "salted"]
 
@@ -33,11 +35,13 @@ class StartPlan:
     """What a gateway starts with. Nothing of it is started.
 
     Attributes:
+        revisions: of `[pool.revisions]`, beside that of `parts`.
         quality, next_edit: of `[pool.quality]` and `[pool.next_edit]`; None where there is none.
     """
 
     certificate: Certificate | None
     parts: Parts
+    revisions: Mapping[str, RevisionParts]
     quality: QualityParts | None
     next_edit: EditParts | None
 
@@ -59,6 +63,12 @@ def plan(config: Config, *, patience_s: float = PATIENCE_S) -> StartPlan:
     check_secret_files(config)
     parts = prepare(config, patience_s=patience_s)
     check_profile(config, parts)
+    revisions: Mapping[str, RevisionParts] = {}
+    if config.pool.revisions:
+        from foretype_backend.start.revisions import keep_revisions_apart, prepare_revisions
+
+        revisions = prepare_revisions(config)
+        keep_revisions_apart(parts.engine, revisions)
     quality = None
     if config.pool.quality is not None:
         from foretype_backend.chat.pool import quality_parts
@@ -73,7 +83,7 @@ def plan(config: Config, *, patience_s: float = PATIENCE_S) -> StartPlan:
     _check_leases(config)
     _check_state(config)
     _check_traces(config)
-    return StartPlan(certificate=certificate, parts=parts, quality=quality, next_edit=next_edit)
+    return StartPlan(certificate=certificate, parts=parts, revisions=revisions, quality=quality, next_edit=next_edit)
 
 
 def salted(config: Config) -> bool:
@@ -84,14 +94,17 @@ def salted(config: Config) -> bool:
 def _check_keys(config: Config) -> None:
     """Files with the keys of servers, whichever of them this engine asks."""
     keys = {"engine.api_key_file": config.engine.api_key_file, "pool.fast.api_key_file": config.pool.fast.api_key_file}
+    discovery = config.pool.fast.discovery
+    keys["pool.fast.discovery.token_file"] = None if discovery is None else discovery.token_file
     for field, name in keys.items():
         if name is not None:
             read_token(Path(name), field, min_chars=1)
 
 
 def _check_stores(config: Config) -> None:
-    """URLs of databases, and files of SQLite. A store that a URL names is asked by who opens it."""
+    """URLs of databases, and files of SQLite. Whether a URL's store can be reached is found out by opening it."""
     stores = {"identity.url": identity_url(config) if config.identity.on else None}
+    stores["identity.read_url"] = config.identity.read_url if config.identity.on else None
     stores["telemetry.url"] = config.telemetry.url if config.telemetry.enabled else None
     named = {field: url for field, url in stores.items() if url is not None}
     if not named:

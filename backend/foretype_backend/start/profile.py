@@ -9,14 +9,14 @@ from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.edit_models.question import EditWindow
 from foretype_context.errors import UnknownControlError, UnknownLayoutError
-from foretype_context.prompt.profile import MinMeanLogprob, Profile
+from foretype_context.prompt.profile import BLOCK_ANSWER_TOKENS, Budgets, MinMeanLogprob, Profile
 
 from foretype_backend.config.load import Config, ModelConfig
 from foretype_backend.config.rules import check_context
 from foretype_backend.errors import ConfigError, EngineUnavailableError
 from foretype_backend.start.prepare import Parts
 
-__all__ = ["check_profile", "make_profile"]
+__all__ = ["check_profile", "layout_of", "make_profile"]
 
 
 def make_profile(config: Config, parts: Parts) -> Profile:
@@ -33,7 +33,7 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         grammar=parts.grammar.id,
         grammar_rules=msgspec.to_builtins(parts.grammar),
         tokenizer_digest=parts.tokenizer.digest,
-        layout=_layout(config, parts),
+        layout=layout_of(config, parts),
         budgets=model.budgets,
         stop=msgspec.structs.replace(model.stop, strings=[*model.stop.strings, *parts.grammar.stops]),
         context_limit_tokens=limit,
@@ -42,13 +42,14 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         strategy_rules=model.strategy_rules,
         variant=model.variant,
         next_edit=_next_edit(config, parts, capabilities.model),
+        block_budgets=_block_budgets(config, limit),
         **_thresholds(config, parts),
     )
 
 
 def check_profile(config: Config, parts: Parts) -> None:
     """What can be said of the profile before the engine is started. Raises ConfigError, as :func:`make_profile` would."""
-    _layout(config, parts)
+    layout_of(config, parts)
     _thresholds(config, parts)
     _next_edit(config, parts, "")
     known = parts.context_limit_tokens
@@ -76,6 +77,24 @@ def _next_edit(config: Config, parts: Parts, served: str) -> EditWindow | None:
     return msgspec.structs.replace(edit_format(own).window, model=parts.model_name or served, format=own)
 
 
+def _block_budgets(config: Config, fast_limit_tokens: int) -> Budgets | None:
+    """Budgets of whole blocks, where the quality pool answers them: larger prompts, if every pool that may answer takes them."""
+    quality, own = config.pool.quality, config.model.budgets
+    if quality is None or quality.tokenizer is None:
+        return None
+    takes = min(quality.context_limit_tokens, fast_limit_tokens if quality.block_fails_over else 1 << 30)
+    prompt = min(quality.block_prompt_tokens, takes - BLOCK_ANSWER_TOKENS)
+    if prompt <= own.prompt_tokens:
+        return None
+    larger = prompt / own.prompt_tokens
+    return msgspec.structs.replace(
+        own,
+        prompt_tokens=prompt,
+        suffix_tokens=int(own.suffix_tokens * larger),
+        context_tokens=int(own.context_tokens * larger),
+    )
+
+
 def _context_limit(model: ModelConfig, engine_tokens: int) -> int:
     limit = model.context_limit_tokens or engine_tokens
     if limit > engine_tokens > 0:
@@ -87,7 +106,8 @@ def _context_limit(model: ModelConfig, engine_tokens: int) -> int:
     return limit
 
 
-def _layout(config: Config, parts: Parts) -> str:
+def layout_of(config: Config, parts: Parts) -> str:
+    """Of the prompts. Raises ConfigError."""
     try:
         return parts.grammar.layout(config.model.layout, parts.measured.get("layout"))
     except UnknownLayoutError as error:

@@ -10,9 +10,8 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-import httpx
 from foretype_context.tokens.tokenizer import Tokenizer
 
 from foretype_backend.config.load import Config, read_token
@@ -20,6 +19,9 @@ from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_from, tokenizer_of
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
+
+if TYPE_CHECKING:  # a gateway whose engine is its own asks nobody
+    import httpx
 
 __all__ = ["PATIENCE_S", "RunningServer", "check_tokenizer", "find_server"]
 
@@ -93,6 +95,8 @@ def find_server(config: Config, *, patience_s: float = PATIENCE_S) -> RunningSer
     Raises:
         ConfigError: none answers in time, it lacks the model, or several answer where they are looked for.
     """
+    import httpx
+
     engine, given = config.engine.name, config.engine.model
     named = config.model.name
     urls = RUNNING_SERVERS[engine]
@@ -139,6 +143,8 @@ def check_tokenizer(config: Config, server: RunningServer, tokenizer: Tokenizer,
     """
     if server.engine != "llama-cpp":
         return
+    import httpx
+
     with _client(config) as client:
         for text in (_SAMPLE, *sorted(controls)):
             ours = tokenizer.encode(text) if text is _SAMPLE else [tokenizer.control(text)]
@@ -166,6 +172,8 @@ _SAMPLE: Final = "\ndef größe(x, *, n=1234):\n\treturn f'{x!r}'  # 日本 \r\n
 
 
 def _client(config: Config, patience_s: float = PATIENCE_S) -> httpx.Client:
+    import httpx
+
     key_file = config.engine.api_key_file
     key = None if key_file is None else read_token(Path(key_file), "engine.api_key_file", min_chars=1)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}

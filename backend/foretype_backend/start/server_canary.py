@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, cast
 
 from foretype_context.grammars.families import known_controls
@@ -14,8 +13,10 @@ from foretype_context.tokens.tokenizer import StreamDecoder, Tokenizer
 
 from foretype_backend.config.load import Config
 from foretype_backend.config.settings import RUNNING_SERVERS
+from foretype_backend.config.tenants import server_field
 from foretype_backend.doors.http import fim_segments
 from foretype_backend.engines.port import Chunk, Engine, GenerationParams, GenerationRequest
+from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
 from foretype_backend.start.prepare import Parts
 
@@ -41,7 +42,13 @@ async def check_server(config: Config, parts: Parts, *, layout: str) -> bool:
     """
     engine, name = parts.engine, config.engine.name
     if name == "vllm-server":
-        await _check_all(cast("ReplicaPool", engine).in_service(), parts, layout)
+        field = server_field(config)
+
+        async def canary(replica: Engine) -> None:
+            await check_answer(replica, parts.tokenizer, parts.grammar, layout=layout, field=field)
+            await _check_tokenizer(replica, parts.tokenizer, field)
+
+        await cast("ReplicaPool", engine).expect(canary)
     elif name in ("openai", *RUNNING_SERVERS):
         try:
             await check_answer(engine, parts.tokenizer, parts.grammar, layout=layout)
@@ -53,26 +60,28 @@ async def check_server(config: Config, parts: Parts, *, layout: str) -> bool:
 
 
 async def check_blocks(pool: BlockPool) -> None:
-    """Ask the server of whole blocks; one that is away comes into use when it is there. Raises ConfigError."""
-    renderer = pool.renderer
+    """Ask the servers of whole blocks; those that are away come into use when they are there. Raises ConfigError."""
+    from foretype_backend.fleet.pool import ReplicaPool
+
+    renderer, engine, field = pool.renderer, pool.service.engine, "pool.quality.url"
+    layout = renderer.grammar.layouts[0]
+
+    async def canary(server: Engine) -> None:
+        await check_answer(server, renderer.tokenizer, renderer.grammar, layout=layout, field=field)
+        await _check_tokenizer(server, renderer.tokenizer, field)
+
     with contextlib.suppress(EngineUnavailableError):
-        await check_answer(
-            pool.service.engine,
-            renderer.tokenizer,
-            renderer.grammar,
-            layout=renderer.grammar.layouts[0],
-            field="pool.quality.url",
-        )
+        await (engine.expect(canary) if isinstance(engine, ReplicaPool) else canary(engine))
 
 
-async def _check_all(replicas: Sequence[Engine], parts: Parts, layout: str) -> None:
-    """At once. One that is away is left to the checks of its health."""
-    asked = (
-        check_answer(one, parts.tokenizer, parts.grammar, layout=layout, field="pool.fast.replicas") for one in replicas
-    )
-    for fault in await asyncio.gather(*asked, return_exceptions=True):
-        if fault is not None and not isinstance(fault, EngineUnavailableError):
-            raise fault
+async def _check_tokenizer(replica: Engine, tokenizer: Tokenizer, field: str) -> None:
+    """The server's own tokenizer, where it says, makes the same ids: a revision of another one may have its name."""
+    if isinstance(replica, VllmServerEngine):
+        text = _PREFIX + _SUFFIX
+        ids = await replica.tokens_of(text)
+        if ids is not None and ids != list(tokenizer.encode(text)):
+            told = "has another tokenizer than the profile; serve the model that it was made for, or name its own with [model] tokenizer"
+            raise ConfigError(field, f"{replica.capabilities().model} {told}")
 
 
 async def check_answer(
@@ -107,7 +116,7 @@ async def check_answer(
 
 
 def _wrong(text: str, counted: int, tokens: int, grammar: Grammar) -> str:
-    """What an answer shows of who gave it, with what to do; empty where it shows nothing.
+    """What an answer shows of the server that gave it, and what to do; empty if it shows nothing.
 
     Args:
         counted: prompt tokens by the server's own count; 0 where it does not say.

@@ -1,6 +1,6 @@
 """Sums by tenant, team, user, language, variant, editor, model and day, computed in the database from the events.
 
-Definitions: research on evaluation, sections 5.1 and 5.2. A suggestion session (`shown`) is one, however many displays it had
+Definitions: docs/telemetry.md. A suggestion session (`shown`) is one, however many displays it had
 (type-through merges); Read(T) = visible for T in all, or accepted; AR_T = accepted sessions / Read(T) sessions, never without its
 T; wAR_T the same in characters; CPO = accepted characters / opportunities; RCPO@t = ARC@t / opportunities. A session belongs to the
 day of its first event.

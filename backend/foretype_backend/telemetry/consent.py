@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 __all__ = ["Consent", "RememberedConsents"]
 
 _AGE_S: Final = 30.0
-"""Whoever withdraws is heard within this."""
+"""A withdrawn consent takes effect within this."""
 
 
 class Consent(NamedTuple):

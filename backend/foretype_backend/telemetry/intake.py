@@ -40,7 +40,7 @@ from foretype_wire.telemetry import (
     Typing,
 )
 
-__all__ = ["Received", "Refused", "Sender", "read", "safe_name"]
+__all__ = ["Received", "RefusedEvent", "Sender", "read", "safe_name"]
 
 _AHEAD_MS: Final = 300_000
 _BEHIND_MS: Final = 35 * 86_400_000
@@ -60,7 +60,7 @@ class Sender(NamedTuple):
     client: str = ""
 
 
-class Refused(NamedTuple):
+class RefusedEvent(NamedTuple):
     """One event that was not taken: the field with its index in the batch, and what it should have been."""
 
     field: str
@@ -72,7 +72,7 @@ class Received(NamedTuple):
 
     rows: list[tuple[Any, ...]]
     samples: list[tuple[str, Sample]]
-    refused: list[Refused]
+    refused: list[RefusedEvent]
 
 
 class _Unknown(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ def read(sender: Sender, events: Sequence[dict[str, object]], *, received_ms: in
     tenant, team, user = safe_name(sender.tenant), sender.team[:64], safe_name(sender.user)
     rows: list[tuple[Any, ...]] = []
     samples: list[tuple[str, Sample]] = []
-    refused: list[Refused] = []
+    refused: list[RefusedEvent] = []
     for index, raw in enumerate(events, first):
         kind = raw.get("event")
         known = _KINDS.get(kind) if isinstance(kind, str) and raw.get("v", EVENT_VERSION) == EVENT_VERSION else None
@@ -270,11 +270,11 @@ def _numbers(raw: dict[str, object], known: frozenset[str]) -> dict[str, object]
     return kept
 
 
-def _refusal(index: int, error: BaseException) -> Refused:
+def _refusal(index: int, error: BaseException) -> RefusedEvent:
     message = str(error)
     where = _WHERE.search(message)
     path = where.group(1) if where is not None else ""
     if message.startswith("Object missing required field"):
         missing = message.split("`")[1]
         path = f"{path}.{missing}" if path else missing
-    return Refused(f"events[{index}]{'.' if path else ''}{path}", _WHERE.sub("", message))
+    return RefusedEvent(f"events[{index}]{'.' if path else ''}{path}", _WHERE.sub("", message))

@@ -22,7 +22,7 @@ from foretype_backend.telemetry.consent import RememberedConsents
 if TYPE_CHECKING:
     from foretype_wire.telemetry import Sample
 
-    from foretype_backend.telemetry.intake import Received, Refused, Sender
+    from foretype_backend.telemetry.intake import Received, RefusedEvent, Sender
     from foretype_backend.telemetry.store import Store
     from foretype_backend.telemetry.texts import Texts
     from foretype_backend.telemetry.upkeep import Kept
@@ -43,7 +43,7 @@ _CLOSE_S: Final = 2.0
 class Receipt(NamedTuple):
     """What became of a batch that is committed; `store_text`: the tenant wants samples."""
 
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedEvent] = ()
     store_text: bool = False
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from foretype_backend.database import mapped, open_database, open_to_read, place_of
+from foretype_backend.database import as_store_error, open_database, open_to_read, place_of
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.migrate import SCHEMA
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, daily, daily_survival, events, metadata, tenants
@@ -171,4 +171,4 @@ class Store:
             yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def _mapped(self) -> AbstractAsyncContextManager[None]:
-        return mapped(self.place)
+        return as_store_error(self.place)

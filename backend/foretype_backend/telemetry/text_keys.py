@@ -81,7 +81,7 @@ class TextKeys:
         await self.look()
         id = f"{now_ms:012x}{secrets.token_hex(4)}"
         self._keys[id] = secrets.token_bytes(SECRET_BYTES)
-        for each in [*self._ids, id]:  # the new one last: whoever sees it finds the others readable
+        for each in [*self._ids, id]:  # the new one last: a reader that sees it finds the others readable
             for master in (self._master, also):
                 if master is not None:
                     await self._wrap(each, await self.key(each), master)

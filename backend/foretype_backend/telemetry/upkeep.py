@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, timedelta
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import delete, insert, select
 
 from foretype_backend.telemetry.aggregate import refresh
 from foretype_backend.telemetry.schema import events, state
 from foretype_backend.telemetry.store import Store
-from foretype_backend.telemetry.text_keys import MASTER
-from foretype_backend.telemetry.texts import Resealed, Texts
+
+if TYPE_CHECKING:  # they bring an object store and ciphers, which a gateway that keeps no texts does without
+    from foretype_backend.telemetry.texts import Resealed, Texts
 
 __all__ = ["Kept", "kept", "reseal", "tidy", "unsummed"]
 
@@ -24,7 +25,7 @@ _AT_ONCE: Final = 2000
 
 
 async def unsummed(store: Store) -> set[tuple[str, str]]:
-    """Days (with their tenant) with events that were committed after the last sums, whoever committed them."""
+    """Days (with their tenant) with events that were committed after the last sums, by any gateway."""
     async with store.transaction() as connection:
         to_ms = (await connection.execute(select(state.c.value).where(state.c.name == _SUMMED))).scalar()
         query = select(events.c.tenant, events.c.day).where(events.c.received_ms >= (to_ms or 0)).distinct()
@@ -57,6 +58,8 @@ async def reseal(store: Store, texts: Texts, *, most: int, now_ms: int) -> Resea
 
     In steps: each keeps out what removes texts, and on SQLite what writes events, for a moment alone.
     """
+    from foretype_backend.telemetry.texts import Resealed
+
     done = 0
     while True:
         async with store.alone():
@@ -86,5 +89,7 @@ async def tidy(store: Store, texts: Texts | None, days: Iterable[tuple[str, str]
             # Without consent nothing may stay, however young.
             keep = today - timedelta(days=one.text_days) if one.store_text else today + timedelta(days=1)
             await texts.delete(tenant=one.tenant, before_day=keep.isoformat())
+    from foretype_backend.telemetry.text_keys import MASTER
+
     if await texts.keys.newest() != MASTER:
         await reseal(store, texts, most=_AT_ONCE, now_ms=now_ms)

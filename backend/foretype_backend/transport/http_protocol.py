@@ -12,6 +12,8 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any, Final, TypeVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -27,6 +29,10 @@ _PIPELINED_MAX: Final = 16
 _T = TypeVar("_T")
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 @dataclass(slots=True, eq=False)
 class Connections:
     """HTTP connections of one server.
@@ -36,12 +42,16 @@ class Connections:
         idle_s: that one may be open without a request, or with one whose head does not end.
         open: all of them.
         idle: those without a request under way, longest ago first.
+        clock: for the header with the date.
+        dated: the second that it was made in.
     """
 
     most: int = 4096
     idle_s: float = 30.0
     open: set[HttpProtocol] = field(default_factory=set["HttpProtocol"])
     idle: OrderedDict[HttpProtocol, None] = field(default_factory=OrderedDict["HttpProtocol", None])
+    clock: Callable[[], datetime] = _now
+    dated: datetime | None = None
 
 
 def bounded(connections: Connections) -> type[HttpProtocol]:
@@ -65,10 +75,19 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         held = self.held
         held.open.add(self)
+        self._date()
         self._idle()
         if len(held.open) > held.most:
             longest, _ = held.idle.popitem(last=False)
             longest.transport.abort()
+
+    def _date(self) -> None:
+        """The header that every answer has, as uvicorn makes it once a second whether or not anybody asks."""
+        now = self.held.clock().replace(microsecond=0)
+        if now != self.held.dated:
+            self.held.dated = now
+            header = (b"date", format_datetime(now, usegmt=True).encode())
+            self.server_state.default_headers = [header, *self.config.encoded_headers]
 
     def _idle(self) -> None:
         """No request is under way: from now on it may be silent for a while."""
@@ -126,6 +145,7 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINED_MAX:
             raise ValueError("more requests at once than are taken")  # the parser turns it into a 400
         self._busy()
+        self._date()
         super().on_headers_complete()
         if self.scope["method"] == "POST":  # no other answer is streamed
             cast("dict[str, Any]", self.scope)["extensions"] = {EXTENSION: BodyChannel(self, self.cycle)}

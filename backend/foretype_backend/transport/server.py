@@ -37,15 +37,38 @@ _YOUNG_OBJECTS: Final = 5_000
 _SWITCH_S: Final = 0.0005
 """A thread that encodes lets the event loop have the interpreter after so long; Python's own 5 ms would be added to every wake-up."""
 
-_LOOK_S: Final = 0.5
-"""How often a private gateway looks whether another has taken its place."""
+_LOOK_S: Final = 2.0
+"""How often a private gateway looks whether another has taken its place: so long at most the model before goes on answering."""
+
+_PRIVATE_CALM_S: Final = 2.0
+"""Between two looks at how late a private gateway's loop is, while nothing is generated."""
 
 _KEEP_ALIVE_S: Final = 30
 """Longer than clients keep an idle connection, mostly five seconds: who closes first must not be who is just asked again."""
 
 
-class _Server(uvicorn.Server):
-    """Signals belong to the edge, which cleans up after them; uvicorn would raise them again and skip that."""
+class EndableServer(uvicorn.Server):
+    """Signals belong to the edge, which cleans up after them; uvicorn would raise them again and skip that.
+
+    And it wakes up when it is told to end, and never else: uvicorn looks ten times a second, and at the date for its header.
+    :mod:`foretype_backend.transport.http_protocol` looks at the date when a request comes.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        self._told_to_end = asyncio.Event()
+        super().__init__(config)
+
+    @property
+    def should_exit(self) -> bool:
+        return self._told_to_end.is_set()
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if value:
+            self._told_to_end.set()
+
+    async def main_loop(self) -> None:
+        await self._told_to_end.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -57,7 +80,7 @@ class _Server(uvicorn.Server):
             server.close()
 
 
-def _server(app: Starlette, config: Config, certificate: Certificate | None) -> _Server:
+def _server(app: Starlette, config: Config, certificate: Certificate | None) -> EndableServer:
     options = uvicorn.Config(
         app,
         http=bounded(Connections(config.gateway.max_http_connections, config.gateway.http_idle_s)),
@@ -73,7 +96,7 @@ def _server(app: Starlette, config: Config, certificate: Certificate | None) -> 
     )
     options.load()
     options.ssl = None if certificate is None else certificate.context
-    return _Server(options)
+    return EndableServer(options)
 
 
 @contextlib.asynccontextmanager
@@ -93,10 +116,14 @@ async def running(
 @contextlib.asynccontextmanager
 async def _running(
     app: Starlette, config: Config, listener: socket.socket, certificate: Certificate | None
-) -> AsyncGenerator[tuple[_Server, Address]]:
+) -> AsyncGenerator[tuple[EndableServer, Address]]:
     server = _server(app, config, certificate)
     late = getattr(app.state, "late", _nobody)
-    monitor = asyncio.ensure_future(watch_loop(late, lambda: bool(server.server_state.connections)))
+    if config.private:  # it has a connection all day, and keeps no laptop awake; a team's is looked at evenly
+        watching = watch_loop(late, getattr(app.state, "working", _never), _PRIVATE_CALM_S)
+    else:
+        watching = watch_loop(late, lambda: bool(server.server_state.connections))
+    monitor = asyncio.ensure_future(watching)
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:
@@ -114,6 +141,10 @@ async def _running(
 
 def _nobody(_late_s: float) -> None:
     """Looks at the loop of an application that is no gateway."""
+
+
+def _never() -> bool:
+    return False
 
 
 async def serve_until_told(

@@ -268,6 +268,11 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             return
         self.transport.write(b"".join([part for one in payloads for part in (_head(len(one), text), one)]))
 
+    def shutdown(self) -> None:
+        """The server ends. A peer that has just closed is not told: a second close raises, and nobody after it would be told."""
+        if not self.transport.is_closing():
+            super().shutdown()
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         # No cycles: what a connection holds of its client's source text is freed now, not at the collector's next round.

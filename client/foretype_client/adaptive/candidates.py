@@ -43,6 +43,10 @@ class LocalModel(Protocol):
         """Another file of the user's: opened, or a neighbour of an open one."""
         ...
 
+    def prepare(self, uri: str) -> None:
+        """Do now what the first `suggest` in this document would do first; a few milliseconds that no key waits for."""
+        ...
+
 
 class CopyLine:
     """The rest of the most recent line above, else of the nearest below, that starts like this one after its indentation.
@@ -72,6 +76,9 @@ class CopyLine:
 
     def learn(self, uri: str, text: str) -> None:
         """Looks into one file only."""
+
+    def prepare(self, uri: str) -> None:
+        """Nothing is kept."""
 
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
         line = snapshot.line_of(offset)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretype_client.adaptive.stream import Ids
-from foretype_client.adaptive.table import Row
+from foretype_client.adaptive.table import ContextRow
 
 __all__ = [
     "CONTEXT_MAX",
@@ -21,10 +21,10 @@ __all__ = [
     "LENGTHS",
     "SOURCES",
     "STEP",
-    "Alike",
+    "Followers",
     "Ints",
+    "MatchingPlaces",
     "Occurrences",
-    "Places",
     "agreement",
     "alike_in_file",
     "latest_in_file",
@@ -58,15 +58,15 @@ STEP: Final[Ints] = np.searchsorted(LENGTHS, np.arange(CONTEXT_MAX + 1), side="r
 """How many of `LENGTHS` a context of so many lexemes has."""
 
 
-class Places(NamedTuple):
-    """Where the text was like this: the next lexeme there, and how many lexemes before it agree."""
+class Followers(NamedTuple):
+    """What followed at places like this one: the next lexeme there, and how many lexemes before it agree."""
 
     following: Ids
     lengths: Ints
     source: int
 
 
-class Alike(NamedTuple):
+class MatchingPlaces(NamedTuple):
     """Places in a text, ascending, where the last lexeme of a history stands, and how many lexemes up to there agree with it."""
 
     at: Ints
@@ -141,25 +141,25 @@ def standing(ids: Ids, begin: int, lexeme: int) -> Ints:
     return at[at != begin - 1]
 
 
-def alike_in_file(ids: Ids, at: Ints, history: Sequence[int]) -> Alike:
+def alike_in_file(ids: Ids, at: Ints, history: Sequence[int]) -> MatchingPlaces:
     """Places `at` of this file, where the last lexeme of `history` stands."""
-    return Alike(at, agreement(ids, at, history))
+    return MatchingPlaces(at, agreement(ids, at, history))
 
 
-def places_in_file(ids: Ids, begin: int, alike: Alike) -> list[Places]:
+def places_in_file(ids: Ids, begin: int, alike: MatchingPlaces) -> list[Followers]:
     """In this file, and again those near the cursor."""
     at, lengths = _longest(*alike)
     if not len(at):
         return []
     following = ids[at + 1]
     near = (at > begin - _NEAR_ABOVE) & (at < begin + _NEAR_BELOW)
-    found = [Places(following, lengths, 3)]
+    found = [Followers(following, lengths, 3)]
     if near.any():
-        found.append(Places(following[near], lengths[near], 4))
+        found.append(Followers(following[near], lengths[near], 4))
     return found
 
 
-def latest_in_file(ids: Ids, begin: int, alike: Alike) -> list[Row]:
+def latest_in_file(ids: Ids, begin: int, alike: MatchingPlaces) -> list[ContextRow]:
     """The last place above the cursor that is like this one, for each length of context that has its own.
 
     What was just written comes again more often than what was written as many times long ago. A row's `total` is how far back
@@ -170,7 +170,7 @@ def latest_in_file(ids: Ids, begin: int, alike: Alike) -> list[Row]:
     if not len(at):
         return []
     steps = STEP[alike.lengths[max(0, above - _RECENT_MAX) : above]]
-    found: list[Row] = []
+    found: list[ContextRow] = []
     seen = -1
     for step in range(int(steps.max()), 0, -1):
         like = at[steps >= step]
@@ -180,31 +180,33 @@ def latest_in_file(ids: Ids, begin: int, alike: Alike) -> list[Row]:
         seen = last
         says = int(ids[last + 1])
         variety = 0 if len(like) < 2 else 1 + int(ids[like[-2] + 1] == says)
-        found.append(Row(step, [says], [1.0], int(np.searchsorted(_DISTANCES, begin - last, side="right")), variety))
+        found.append(
+            ContextRow(step, [says], [1.0], int(np.searchsorted(_DISTANCES, begin - last, side="right")), variety)
+        )
     return found
 
 
-def places_in_written(ids: Ids, history: Sequence[int]) -> list[Places]:
+def places_in_written(ids: Ids, history: Sequence[int]) -> list[Followers]:
     """In what was written lately."""
     at = np.flatnonzero(ids[:-1] == history[-1])
     if not len(at):
         return []
     at, lengths = _longest(at, agreement(ids, at, history))
-    return [Places(ids[at + 1], lengths, WRITTEN)]
+    return [Followers(ids[at + 1], lengths, WRITTEN)]
 
 
-def places_in_others(others: Occurrences, history: Sequence[int]) -> list[Places]:
+def places_in_others(others: Occurrences, history: Sequence[int]) -> list[Followers]:
     """In the other files."""
     at = others.find(history)
     if not len(at):
         return []
     at, lengths = _longest(at, agreement(others.ids, at, history))
-    return [Places(others.ids[at + 1], lengths, 1)]
+    return [Followers(others.ids[at + 1], lengths, 1)]
 
 
-def _longest(at: Ints, lengths: Ints) -> Alike:
+def _longest(at: Ints, lengths: Ints) -> MatchingPlaces:
     if len(at) <= _OCCURRENCES_MAX:
-        return Alike(at, lengths)
+        return MatchingPlaces(at, lengths)
     # Bytes are sorted by counting, in a tenth of the time.
     best = np.argsort((CONTEXT_MAX - lengths).astype(np.uint8), kind="stable")[:_OCCURRENCES_MAX]
-    return Alike(at[best], lengths[best])
+    return MatchingPlaces(at[best], lengths[best])

@@ -2,9 +2,9 @@
 
 The rule of showing (:mod:`foretype_client.adaptive.threshold`) compares a text's chance of being right with what a look at it costs, alike
 for everybody. Some take more than that chance says, half a line or a word of it, or write what repeats; some take nothing.
-Looks and takes are counted, the takes that the chances promised beside them, and a bound of their ratio scales the rule: for whoever surely takes
-more, texts are shown from a lower chance on; for whoever surely takes nothing, from a higher one. In between the rule
-is the one for all. Counts stay on this machine: numbers by language, no text, no times.
+Looks and takes are counted, the takes that the chances promised beside them, and a bound of their ratio scales the
+rule: a user who surely takes more sees texts from a lower chance on, a user who surely takes nothing from a higher one.
+In between the rule is the same for all. Counts stay on this machine: numbers by language, no text, no times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from foretype_client.adaptive.threshold import SHOW_RULE, ShowRule
 from foretype_client.feedback.events import Accepted, Ended, EndReason, FeedbackEvent, PartiallyAccepted, Taken
 
-__all__ = ["Habit", "Habits", "Look"]
+__all__ = ["Habit", "Habits", "LookedAtText"]
 
 _USUAL: Final = 1.0
 """Takes of a usual developer for each that the chances promise; replay of the A-line rule."""
@@ -32,8 +32,8 @@ _Z: Final = 1.28
 
 _MOST: Final = 2.0
 _NOTHING: Final = 0.05
-"""Below this share of the usual takes, surely, somebody takes nothing. Above it no rule is raised: whoever takes a tenth of what others
-do, the long texts say, would lose that tenth."""
+"""Below this share of the usual takes, surely, somebody takes nothing. Above it no rule is raised: a user who takes a tenth of what
+others take, the long texts say, would lose that tenth."""
 
 _LOOK_MS: Final = 300.0
 """A text that went sooner was not looked at."""
@@ -75,7 +75,7 @@ class Habit(msgspec.Struct, kw_only=True):
         return 1 / _MOST if most < _NOTHING else 1.0
 
 
-class Look(NamedTuple):
+class LookedAtText(NamedTuple):
     """A text that was looked at: its chance of being right, and the share of its characters that was taken."""
 
     language: str
@@ -92,7 +92,7 @@ class Habits:
 
     def __init__(self, known: Mapping[str, Habit] | None = None) -> None:
         self.of: dict[str, Habit] = dict(known or {})
-        self._looks: list[Look] = []
+        self._looks: list[LookedAtText] = []
         self._shown: OrderedDict[str, tuple[str, float, float]] = OrderedDict()
 
     def rule(self, language: str) -> ShowRule:
@@ -130,12 +130,12 @@ class Habits:
                 return
         del self._shown[event.id]
         if counts:
-            self._looks.append(Look(language, chance, share))
+            self._looks.append(LookedAtText(language, chance, share))
             del self._looks[:-_LOOKS_KEPT]
             self.of.setdefault(language, Habit()).add(chance, share)
 
-    def take(self) -> list[Look]:
-        """Looks since the last call, for whoever keeps them."""
+    def take(self) -> list[LookedAtText]:
+        """What was looked at since the last call, to be saved."""
         looks, self._looks = self._looks, []
         return looks
 

@@ -14,7 +14,7 @@ import msgspec
 from foretype_context.errors import NotSmallError
 from foretype_context.folder.small_files import read_small
 
-from foretype_client.adaptive.habits import Habit, Habits, Look
+from foretype_client.adaptive.habits import Habit, Habits, LookedAtText
 
 __all__ = ["HABITS_NAME", "forget", "kept_in", "load"]
 
@@ -31,7 +31,7 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 def load(path: Path) -> dict[str, Habit]:
-    """What the file says; nothing where there is none, or none that can be read: then it is learned anew."""
+    """What the file says; empty if there is none or it cannot be read: then everything is learned anew."""
     try:
         return msgspec.json.decode(read_small(path, _BYTES_MAX), type=_File).languages
     except FileNotFoundError:
@@ -79,7 +79,7 @@ async def _save(path: Path, habits: Habits) -> None:
         _logger.warning("%s cannot be written (%s): what you take is not remembered", path, error)
 
 
-def _add(path: Path, looks: list[Look]) -> dict[str, Habit]:
+def _add(path: Path, looks: list[LookedAtText]) -> dict[str, Habit]:
     """Add these looks to what the file says by now: other editors write it, too, and `foretype privacy delete` removes it."""
     known = load(path)
     for look in looks:

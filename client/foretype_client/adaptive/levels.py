@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.evidence import CONTEXT_MAX, LATEST, LENGTHS, SOURCES, STEP, Ints, Places
+from foretype_client.adaptive.evidence import CONTEXT_MAX, LATEST, LENGTHS, SOURCES, STEP, Followers, Ints
 from foretype_client.adaptive.stream import Ids
-from foretype_client.adaptive.table import Row
+from foretype_client.adaptive.table import ContextRow
 
-__all__ = ["SPREADS", "TIMES", "Counted", "Levels"]
+__all__ = ["SPREADS", "TIMES", "CountedFollowers", "Levels"]
 
 TIMES: Final = 6
 SPREADS: Final = 4
@@ -41,7 +41,7 @@ class Levels(NamedTuple):
     cells: Ints
 
 
-class Counted:
+class CountedFollowers:
     """What followed, counted. Shapes: C candidates, U pairs of source and length that were met, R rows that are told.
 
     Args:
@@ -54,7 +54,9 @@ class Counted:
         ids: (C,) lexeme ids, ascending; none without any evidence.
     """
 
-    def __init__(self, places: Sequence[Places], rows: Sequence[Row], in_line: int, latest: Sequence[Row] = ()) -> None:
+    def __init__(
+        self, places: Sequence[Followers], rows: Sequence[ContextRow], in_line: int, latest: Sequence[ContextRow] = ()
+    ) -> None:
         anchor = min(in_line + 1, CONTEXT_MAX)
         followers: list[Ids] = []
         steps: list[Ints] = []
@@ -96,7 +98,7 @@ class Counted:
             used, step, source = used[whole], step[whole], source[whole]
         self._counts, self._step, self._source = counts[used], step, source
 
-    def _tell(self, told: Sequence[tuple[int, Row]], own: Ints) -> None:
+    def _tell(self, told: Sequence[tuple[int, ContextRow]], own: Ints) -> None:
         """(R, C) what is told of each candidate, and the cell and rank of each row."""
         size = len(self.ids)
         numbers = np.repeat(np.arange(len(told)), [len(row.ids) for _, row in told])

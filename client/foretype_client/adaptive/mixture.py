@@ -23,7 +23,7 @@ from foretype_client.adaptive.levels import SPREADS, TIMES, Levels
 from foretype_client.adaptive.network import Network
 from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.stream import Ids
-from foretype_client.adaptive.templates import Proposal
+from foretype_client.adaptive.templates import TemplateProposal
 
 __all__ = [
     "CELLS",
@@ -35,6 +35,7 @@ __all__ = [
     "chances",
     "fitted_weights",
     "level_shares",
+    "read_weights",
     "with_proposals",
 ]
 
@@ -83,7 +84,9 @@ def chances(levels: Levels, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.
     return level_shares(levels, weights) @ levels.shares
 
 
-def beside(told: tuple[Ids, npt.NDArray[np.float64]] | None, proposal: Proposal, rank: int) -> tuple[float, ...]:
+def beside(
+    told: tuple[Ids, npt.NDArray[np.float64]] | None, proposal: TemplateProposal, rank: int
+) -> tuple[float, ...]:
     """(TOLD,) what levels say to a proposal that is the `rank`-th: log-odds of it, of the best other, whether it is the best."""
     own = other = 0.0
     if told is not None and len(told[0]):
@@ -95,7 +98,9 @@ def beside(told: tuple[Ids, npt.NDArray[np.float64]] | None, proposal: Proposal,
 
 
 def with_proposals(
-    told: tuple[Ids, npt.NDArray[np.float64]] | None, proposals: Sequence[Proposal], weights: npt.NDArray[np.float64]
+    told: tuple[Ids, npt.NDArray[np.float64]] | None,
+    proposals: Sequence[TemplateProposal],
+    weights: npt.NDArray[np.float64],
 ) -> tuple[Ids, npt.NDArray[np.float64]] | None:
     """Candidates and chances once templates have had their say, the surest first; what is left keeps its proportions."""
     if not proposals:
@@ -124,17 +129,26 @@ def _log_odds(chance: float) -> float:
     return math.log(kept / (1 - kept))
 
 
-@cache
-def fitted_weights() -> Weights:
-    """The weights that ship with the package."""
-    data: dict[str, Any] = json.loads(files("foretype_client.adaptive").joinpath("weights.json").read_text("utf-8"))
+def read_weights(text: str, name: str) -> Weights:
+    """Weights as :mod:`foretype_lab.adaptive.fit` writes them.
+
+    Raises:
+        ValueError: of another shape than this model's; `name` is said.
+    """
+    data: dict[str, Any] = json.loads(text)
     levels = np.array(data["weights"], np.float64) / 1000
     templates = np.array(data["template_weights"], np.float64)
     network = Network(np.array(data["network"]["inner"], np.float64), np.array(data["network"]["outer"], np.float64))
     if levels.shape != (CELLS,) or templates.shape != (TEMPLATE_WEIGHTS,):
         raise ValueError(
-            f"weights.json holds {levels.shape} and {templates.shape} weights instead of {CELLS} and {TEMPLATE_WEIGHTS}; fit it again"
+            f"{name} holds {levels.shape} and {templates.shape} weights instead of {CELLS} and {TEMPLATE_WEIGHTS}; fit it again"
         )
     if not network.fits:
-        raise ValueError(f"weights.json holds a network of {network.inner.shape}; fit it again")
+        raise ValueError(f"{name} holds a network of {network.inner.shape}; fit it again")
     return Weights(levels, templates, network)
+
+
+@cache
+def fitted_weights() -> Weights:
+    """The weights that ship with the package."""
+    return read_weights(files("foretype_client.adaptive").joinpath("weights.json").read_text("utf-8"), "weights.json")

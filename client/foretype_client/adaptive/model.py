@@ -20,20 +20,20 @@ from foretype_client.adaptive.evidence import (
     places_in_others,
     places_in_written,
 )
-from foretype_client.adaptive.levels import Counted, Levels
+from foretype_client.adaptive.levels import CountedFollowers, Levels
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import Weights, chances, fitted_weights, with_proposals
 from foretype_client.adaptive.network import reranked
-from foretype_client.adaptive.other_files import OtherFiles, Others
+from foretype_client.adaptive.other_files import OtherFileOccurrences, OtherFiles
 from foretype_client.adaptive.scoring import Scorer
 from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.stream import LexemeStream
 from foretype_client.adaptive.surroundings import Answer, Following, Spot, Surroundings, Weighed
-from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, Row
-from foretype_client.adaptive.templates import Proposal
+from foretype_client.adaptive.table import HISTORY_MAX, ContextRow, CorpusTable
+from foretype_client.adaptive.templates import TemplateProposal
 from foretype_client.adaptive.threshold import SHOW_RULE, ShowRule, openings
-from foretype_client.adaptive.user_text import Written
-from foretype_client.adaptive.views import Line, View, view_of
+from foretype_client.adaptive.user_text import RecentlyWritten
+from foretype_client.adaptive.views import CandidateView, WrittenLine, view_of
 
 __all__ = ["AdaptiveModel", "Spot"]
 
@@ -69,7 +69,7 @@ class AdaptiveModel:
         steps_max: int = 30,
         looks_max: int = _LOOKS_MAX,
         documents_max: int = 700,
-        chars_max: int = 400_000,
+        chars_max: int = 500_000,
         others_lexemes_max: int = 300_000,
         vocabulary_max: int = 200_000,
     ) -> None:
@@ -83,10 +83,10 @@ class AdaptiveModel:
         self._chars_max = chars_max
         self._common = 0 if table is None else len(table.lexemes)
         self._vocabulary_max = vocabulary_max + self._common
-        self._others_of = Others(others_lexemes_max)
+        self._others_of = OtherFileOccurrences(others_lexemes_max)
         self._streams: OrderedDict[str, LexemeStream] = OrderedDict()
         self._vocabulary = self._fresh_vocabulary()
-        self._written = Written()
+        self._written = RecentlyWritten()
         self._around: Surroundings | None = None
         self._beside: tuple[str, OtherFiles] | None = None
         self.unfinished = False
@@ -94,6 +94,11 @@ class AdaptiveModel:
     def learn(self, uri: str, text: str) -> None:
         """Look into another file from now on; an open document needs no call."""
         self._follow(uri, text[: self._chars_max])
+
+    def prepare(self, uri: str) -> None:
+        """The files beside it are merged, so that its first key need not."""
+        if uri in self._streams:
+            self._others(uri)
 
     def forget(self, uri: str) -> None:
         self._streams.pop(uri, None)
@@ -103,7 +108,7 @@ class AdaptiveModel:
         """What was written until now belongs to another session."""
         for stream in self._streams.values():
             stream.take_written()
-        self._written = Written()
+        self._written = RecentlyWritten()
         self._around = None
 
     def known(self) -> list[str]:
@@ -132,6 +137,16 @@ class AdaptiveModel:
         """The most probable rest of the line; its confidence is the chance that all of it is right, `least` or more."""
         spot = self.spot(snapshot, offset)
         return self._best(spot, self._next(spot), least)
+
+    def weighed(self, snapshot: Snapshot, offset: int, *, least: float = 0.02) -> tuple[LocalCandidate | None, float]:
+        """As :meth:`candidate`, and the chance that the next key is its first character, by which a rule of showing decides."""
+        spot = self.spot(snapshot, offset)
+        following = self._next(spot)
+        found = self._best(spot, following, least)
+        if found is None:
+            return None, 0.0
+        keys = openings(following, self._vocabulary.lexeme, spot.half)
+        return found, keys.get(found.text[0], 0.0)
 
     def _best(
         self, spot: Spot, following: Following, least: float, looks_max: float = math.inf
@@ -168,25 +183,25 @@ class AdaptiveModel:
         half = "" if path else spot.half
         return counted.levels(self._continuing(counted, half) if half else None)
 
-    def _count(self, around: Surroundings, typed: tuple[int, ...]) -> Counted:
+    def _count(self, around: Surroundings, typed: tuple[int, ...]) -> CountedFollowers:
         history = [*around.before, *typed][-HISTORY_MAX:]
         rows = [] if self._table is None else self._table.rows(history, self._vocabulary)
         places = places_in_others(around.others, history)
-        latest: list[Row] = []
+        latest: list[ContextRow] = []
         if history:
             alike = alike_in_file(around.ids, around.places(history[-1]), history)
             places += places_in_file(around.ids, around.begin, alike)
             places += places_in_written(around.written, history)
             latest = latest_in_file(around.ids, around.begin, alike)
         in_line = typed[::-1].index(LINE_END) if LINE_END in typed else len(typed)
-        return Counted(places, rows, in_line, latest)
+        return CountedFollowers(places, rows, in_line, latest)
 
-    def _continuing(self, counted: Counted, half: str) -> npt.NDArray[np.bool_]:
+    def _continuing(self, counted: CountedFollowers, half: str) -> npt.NDArray[np.bool_]:
         """Which candidates begin with what is typed of a word."""
         spelled = self._vocabulary.lexeme
         return np.array([spelled(id).startswith(half) for id in counted.ids.tolist()], np.bool_)
 
-    def proposals(self, spot: Spot, path: list[int]) -> list[Proposal]:
+    def proposals(self, spot: Spot, path: list[int]) -> list[TemplateProposal]:
         """What lines like this one say comes after `path`; nothing beyond its end."""
         if LINE_END in path:
             return []
@@ -196,7 +211,7 @@ class AdaptiveModel:
     def id_of(self, lexeme: str) -> int:
         return self._vocabulary.ids([lexeme])[0]
 
-    def view(self, spot: Spot, path: list[int]) -> View | None:
+    def view(self, spot: Spot, path: list[int]) -> CandidateView | None:
         """Candidates for what follows `path`, with chances as levels and templates give them, and what is known of the likeliest."""
         typed, half = (*spot.typed, *path), "" if path else spot.half
         weighed = spot.around.weighed(typed, half, lambda: self._weigh(spot, path))
@@ -207,7 +222,7 @@ class AdaptiveModel:
         )
         if answer is None:
             return None
-        line = Line(typed, len(half), spot.around.beside)
+        line = WrittenLine(typed, len(half), spot.around.beside)
         scored = [(proposal.id, proposal.score) for proposal in proposals]
         return view_of(answer, levels, told, scored, line, self._vocabulary)
 
@@ -252,7 +267,7 @@ class AdaptiveModel:
             self._vocabulary = self._fresh_vocabulary()
             self._streams.clear()
             self._beside = None
-            self._written = Written()
+            self._written = RecentlyWritten()
         stream = self._streams.get(uri)
         if stream is None:
             stream = self._streams[uri] = LexemeStream(self._vocabulary, text)

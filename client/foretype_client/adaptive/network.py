@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.views import VIEW_FEATURES, View
+from foretype_client.adaptive.views import VIEW_FEATURES, CandidateView
 
 __all__ = ["UNITS", "Network", "reranked"]
 
@@ -39,7 +39,7 @@ class Network(NamedTuple):
         return np.maximum(features @ self.inner[:-1] + self.inner[-1], 0.0) @ self.outer
 
 
-def reranked(view: View, network: Network) -> npt.NDArray[np.float64]:
+def reranked(view: CandidateView, network: Network) -> npt.NDArray[np.float64]:
     """(C,) chances of all candidates after the network's word; those it does not look at keep their proportions."""
     scores = view.log_chances.copy()
     scores[:-1] += view.trust * network.corrections(view.features)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from foretype_client.adaptive.evidence import Occurrences
 from foretype_client.adaptive.stream import SHAPE, Ids, LexemeStream
 
-__all__ = ["OtherFiles", "Others"]
+__all__ = ["OtherFileOccurrences", "OtherFiles"]
 
 _TAIL_FILES: Final = 8
 """Files behind the base before they become part of it."""
@@ -36,7 +36,7 @@ class OtherFiles(NamedTuple):
     begins: npt.NDArray[np.int64]
 
 
-class Others:
+class OtherFileOccurrences:
     """Occurrences of lexemes in other files, latest file last.
 
     Args:

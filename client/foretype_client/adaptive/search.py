@@ -13,7 +13,7 @@ import numpy.typing as npt
 from foretype_client.adaptive.lexemes import LINE_END
 from foretype_client.adaptive.stream import Ids
 
-__all__ = ["Found", "Next", "best_line"]
+__all__ = ["FoundLine", "Next", "best_line"]
 
 LEXEMES_MAX: Final = 40
 _BRANCHES: Final = 3
@@ -26,7 +26,7 @@ Next = Callable[[list[int]], "tuple[Ids, npt.NDArray[np.float64]] | None"]
 """Candidates for what follows a path, and their chances."""
 
 
-class Found(NamedTuple):
+class FoundLine(NamedTuple):
     """A rest of a line, without the line end, and its chance."""
 
     ids: list[int]
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 def best_line(
     following: Next, *, least: float, steps_max: int, may_go_on: Callable[[], bool] = lambda: True
-) -> Found | None:
+) -> FoundLine | None:
     """The most probable path to a line end, if its chance is `least` or more and it is found in `steps_max` steps.
 
     Args:
@@ -47,7 +47,7 @@ def best_line(
     while heap and steps < steps_max:
         _, _, logprob, path = heapq.heappop(heap)
         if path and path[-1] == LINE_END:
-            return Found(path[:-1], math.exp(logprob))
+            return FoundLine(path[:-1], math.exp(logprob))
         if len(path) > LEXEMES_MAX:
             continue
         if not may_go_on():

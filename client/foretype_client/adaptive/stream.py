@@ -21,6 +21,8 @@ MARGIN: Final = 2
 
 _WRITTEN_LINES_MAX: Final = 60
 """More lines than that at once were not typed: another branch, a formatter, a window that moved."""
+_DISTINCT_CHARS: Final = 20
+"""A line as long as this mostly stands once in a file."""
 _BLANKS: Final = " \t\r\f\v"
 
 
@@ -34,6 +36,23 @@ def _common(old: list[str], new: list[str]) -> tuple[int, int]:
     while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
     return head, tail
+
+
+def _moved(old: list[str], new: list[str]) -> tuple[int, int, int] | None:
+    """Where a long run of lines stands in both, and its length; None where none is found by its first, middle or last lines."""
+    for place in (range(len(new)), range(len(new) // 2, len(new)), range(len(new) - 1, -1, -1)):
+        at = next((at for at in place if len(new[at]) >= _DISTINCT_CHARS), None)
+        if at is None or old.count(new[at]) != 1:
+            continue
+        first, second = old.index(new[at]), at
+        while first and second and old[first - 1] == new[second - 1]:
+            first, second = first - 1, second - 1
+        length, most = 0, min(len(old) - first, len(new) - second)
+        while length < most and old[first + length] == new[second + length]:
+            length += 1
+        if length > len(new) // 4:
+            return first, second, length
+    return None
 
 
 class LexemeStream:
@@ -96,7 +115,14 @@ class LexemeStream:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
         head, tail = _common(self._lines, lines)
-        self._replace(head, len(self._lines) - tail, lines[head : len(lines) - tail], typed_line, fresh_file)
+        stop, lines = len(self._lines) - tail, lines[head : len(lines) - tail]
+        moved = _moved(self._lines[head:stop], lines) if min(stop - head, len(lines)) > _WRITTEN_LINES_MAX else None
+        if moved is None:
+            return self._replace(head, stop, lines, typed_line, fresh_file)
+        old, new, length = moved  # a window of a large text that has moved: what it still shows is known
+        self._typed = False
+        self._replace(head + old + length, stop, lines[new + length :], typed_line, fresh_file=True)
+        return self._replace(head, head + old, lines[:new], typed_line, fresh_file=True)
 
     def _replace(self, head: int, stop: int, lines: list[str], typed_line: int, fresh_file: bool = False) -> None:
         """Lines `head` to `stop` become these."""
@@ -167,7 +193,7 @@ class LexemeStream:
         return None
 
     def _alone(self, old: str, text: str, line: int, start: int, end: int) -> bool:
-        """Whether `text` is the `old` one, but for its line `line`, instead of which characters `start` to `end` stand there."""
+        """Whether `text` differs from the `old` one in its line `line` alone, instead of which characters `start` to `end` stand there."""
         stop = end - (len(text) - len(old))
         return (
             start <= stop

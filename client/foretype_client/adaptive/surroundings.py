@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from foretype_client.adaptive.evidence import Ints, Occurrences, standing
-from foretype_client.adaptive.levels import Counted, Levels
+from foretype_client.adaptive.levels import CountedFollowers, Levels
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary
 from foretype_client.adaptive.other_files import OtherFiles
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import HISTORY_MAX
-from foretype_client.adaptive.templates import Scene, Templates
-from foretype_client.adaptive.views import Beside
+from foretype_client.adaptive.templates import LineTemplates, Scene
+from foretype_client.adaptive.views import BesideLine
 
 __all__ = ["NOTHING", "Answer", "Following", "Spot", "Surroundings", "Weighed"]
 
@@ -68,12 +68,12 @@ class Surroundings:
         self.written = written
         above = _until_end(self.before[-2::-1])[::-1]
         below = _until_end(self.ids[begin + 1 : begin + 1 + HISTORY_MAX].tolist())
-        self.beside: Beside = Beside(self.ids, begin, self.before, above, below, common)
+        self.beside: BesideLine = BesideLine(self.ids, begin, self.before, above, below, common)
         self.others: Occurrences = other.occurrences
-        self.templates: Templates = Templates(vocabulary, common, Scene(stream, line, other))
+        self.templates: LineTemplates = LineTemplates(vocabulary, common, Scene(stream, line, other))
         self._places: dict[int, Ints] = {}
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
-        self._counted: dict[tuple[int, ...], Counted] = {}
+        self._counted: dict[tuple[int, ...], CountedFollowers] = {}
         self._weighed: dict[tuple[tuple[int, ...], str], Weighed] = {}
 
     def still(self, stream: LexemeStream, line: int, others: Occurrences) -> bool:
@@ -92,7 +92,7 @@ class Surroundings:
             self._places[lexeme] = standing(self.ids, self.begin, lexeme)
         return self._places[lexeme]
 
-    def counted(self, typed: tuple[int, ...], count: Callable[[], Counted]) -> Counted:
+    def counted(self, typed: tuple[int, ...], count: Callable[[], CountedFollowers]) -> CountedFollowers:
         """What `count` finds after these lexemes of the line: the same for every key of the word that comes next."""
         if typed not in self._counted:
             if len(self._counted) >= _WEIGHED_MAX:

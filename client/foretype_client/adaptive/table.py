@@ -20,7 +20,7 @@ from foretype_context.text.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EX
 from foretype_client.adaptive.lexemes import Vocabulary
 from foretype_client.errors import TableError
 
-__all__ = ["HISTORY_MAX", "CorpusTable", "Row", "shipped_table"]
+__all__ = ["HISTORY_MAX", "ContextRow", "CorpusTable", "shipped_table"]
 
 _logger = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ _MAGIC: Final = b"FTTABLE1"
 _SPAN: Final = REFERENCES_MAX + 1
 
 
-class Row(NamedTuple):
-    """What a context of `order` symbols says: lexeme ids and their shares; how often it was met and how varied it is (buckets)."""
+class ContextRow(NamedTuple):
+    """One row of the corpus table: what a context of `order` symbols says. Lexeme ids and their shares; how often it was met and how varied it is (buckets)."""
 
     order: int
     ids: list[int]
@@ -87,7 +87,7 @@ class CorpusTable:
             raise TableError(f"{path} cannot be used: {error}; {remedy}") from error
         self._share_of: list[float] = ((np.arange(256) / 255) ** 2).tolist()
 
-    def rows(self, history: Sequence[int], vocabulary: Vocabulary) -> list[Row]:
+    def rows(self, history: Sequence[int], vocabulary: Vocabulary) -> list[ContextRow]:
         """What the table says after `history` (all of a short file, or its last `HISTORY_MAX` ids), shortest context first.
 
         `vocabulary` must begin with the table's own lexemes.
@@ -95,7 +95,7 @@ class CorpusTable:
         symbols, rare = self._symbols(history, vocabulary)
         hashes = hash_contexts(symbols, self._order)
         places = np.searchsorted(self._hashes, np.array(hashes, np.uint32)).tolist()
-        found: list[Row] = []
+        found: list[ContextRow] = []
         for order, (hash, at) in enumerate(zip(hashes, places, strict=True), start=1):
             if at < len(self._hashes) and int(self._hashes[at]) == hash:
                 row = self._row(order, at, rare, vocabulary)
@@ -123,7 +123,7 @@ class CorpusTable:
             rare.append(stem)
         return symbols, rare
 
-    def _row(self, order: int, at: int, rare: list[str], vocabulary: Vocabulary) -> Row:
+    def _row(self, order: int, at: int, rare: list[str], vocabulary: Vocabulary) -> ContextRow:
         begin, end = int(self._begins[at]), int(self._begins[at + 1])
         ids: list[int] = []
         shares: list[float] = []
@@ -139,7 +139,7 @@ class CorpusTable:
             ids.append(id)
             shares.append(self._share_of[byte])
         kind = int(self._kinds[at])
-        return Row(order, ids, shares, kind & 7, kind >> 3 & 3)
+        return ContextRow(order, ids, shares, kind & 7, kind >> 3 & 3)
 
 
 def shipped_table() -> CorpusTable | None:

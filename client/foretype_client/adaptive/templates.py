@@ -19,7 +19,7 @@ from foretype_client.adaptive.renaming import renamed
 from foretype_client.adaptive.scoring import RIGHT_STEP, RIVALS_STEP, Classes, Scorer, features_of
 from foretype_client.adaptive.stream import HEAD, MARGIN, SHAPE, LexemeStream, Marks
 
-__all__ = ["Proposal", "Scene", "Templates"]
+__all__ = ["LineTemplates", "Scene", "TemplateProposal"]
 
 _ABOVE: Final = 4
 """Lines above that are compared."""
@@ -31,7 +31,7 @@ _RENAMES_TRIED: Final = 6
 _NEAR: Final = (3, 20, 100)
 
 
-class Proposal(NamedTuple):
+class TemplateProposal(NamedTuple):
     """The lexeme that templates say comes next, and the features of the surest of them (indices below `FEATURES`).
 
     Attributes:
@@ -98,7 +98,7 @@ def _renames(subs: dict[int, int]) -> int:
     return sum(old != new for old, new in subs.items())
 
 
-class Templates:
+class LineTemplates:
     """Templates of one line. Made once per line; `proposals` keeps what it found for the keys that follow."""
 
     def __init__(self, vocabulary: Vocabulary, common: int, scene: Scene) -> None:
@@ -114,7 +114,7 @@ class Templates:
         by_shape = list(self._by_shape())
         self._known: dict[tuple[int, ...], list[_Saying]] = {(): self._saying(map(_Aligned.untyped, by_shape), 0)}
 
-    def proposals(self, typed: Sequence[int], half: str, margin: int, scorer: Scorer) -> list[Proposal]:
+    def proposals(self, typed: Sequence[int], half: str, margin: int, scorer: Scorer) -> list[TemplateProposal]:
         """What comes after the lexemes `typed` of this line, surest first.
 
         Args:
@@ -149,7 +149,7 @@ class Templates:
             (id, classes._replace(votes=min(votes[id] - 1, 2), rivals=rivals)) for id, (_, classes) in best.items()
         ]
         scored = sorted((-scorer(classes), id, classes) for id, classes in found)
-        return [Proposal(id, features_of(classes), -score) for score, id, classes in scored[:3]]
+        return [TemplateProposal(id, features_of(classes), -score) for score, id, classes in scored[:3]]
 
     def _after_typed(self, typed: tuple[int, ...]) -> list[_Saying]:
         known = self._known.get(typed)

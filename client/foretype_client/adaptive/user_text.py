@@ -10,12 +10,12 @@ import numpy as np
 
 from foretype_client.adaptive.stream import Ids
 
-__all__ = ["Written"]
+__all__ = ["RecentlyWritten"]
 
 _LEXEMES_MAX: Final = 3_000
 
 
-class Written:
+class RecentlyWritten:
     """Lines in the order they were written, latest last; the oldest are forgotten.
 
     Attributes:

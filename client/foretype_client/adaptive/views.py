@@ -14,7 +14,7 @@ from foretype_client.adaptive.levels import SPREADS, TIMES, Levels
 from foretype_client.adaptive.lexemes import CLASSES, LINE_END, Vocabulary
 from foretype_client.adaptive.stream import Ids
 
-__all__ = ["CANDIDATES", "VIEW_FEATURES", "Beside", "Line", "View", "view_of"]
+__all__ = ["CANDIDATES", "VIEW_FEATURES", "BesideLine", "CandidateView", "WrittenLine", "view_of"]
 
 CANDIDATES: Final = 8
 """Only so many are looked at."""
@@ -44,7 +44,7 @@ _NAMING: Final = frozenset(("def", "class", "import", "as", "for", "from"))
 Floats = npt.NDArray[np.float64]
 
 
-class Beside(NamedTuple):
+class BesideLine(NamedTuple):
     """What stands beside a line while it is written.
 
     Attributes:
@@ -63,15 +63,15 @@ class Beside(NamedTuple):
     common: int
 
 
-class Line(NamedTuple):
+class WrittenLine(NamedTuple):
     """The line that is written: its lexemes, of which candidates are the next; `half` characters of it are typed already."""
 
     typed: Sequence[int]
     half: int
-    beside: Beside
+    beside: BesideLine
 
 
-class View(NamedTuple):
+class CandidateView(NamedTuple):
     """C candidates, of which the K likeliest are looked at.
 
     Attributes:
@@ -98,9 +98,9 @@ def view_of(
     levels: Levels | None,
     told: Floats | None,
     proposals: Sequence[tuple[int, float]],
-    line: Line,
+    line: WrittenLine,
     vocabulary: Vocabulary,
-) -> View:
+) -> CandidateView:
     """What is known of the candidates of `answer`.
 
     Args:
@@ -128,7 +128,7 @@ def view_of(
     features[:, _AT_FIT:_AT_AROUND] = _fit(lexemes, line, depth, vocabulary)
     _around(features, chosen, line.beside)
     trust = min(1.0, (len(line.beside.ids) - 1) / _TRUSTED_LEXEMES)
-    return View(ids, chance, at, rest, np.append(logs, math.log(rest)), features, trust)
+    return CandidateView(ids, chance, at, rest, np.append(logs, math.log(rest)), features, trust)
 
 
 def _likeliest(chance: Floats) -> Ints:
@@ -173,7 +173,7 @@ def _proposed(features: Floats, chosen: Sequence[int], proposals: Sequence[tuple
     features[:, 4], features[:, 5], features[:, 6] = own, others, [one != surest for one in chosen]
 
 
-def _context(line: Line, depth: int, vocabulary: Vocabulary) -> list[float]:
+def _context(line: WrittenLine, depth: int, vocabulary: Vocabulary) -> list[float]:
     before = vocabulary.lexeme(line.typed[-1]).strip() if line.typed else ""
     found: tuple[float, ...] = (
         line.half > 0,
@@ -197,7 +197,7 @@ def _context(line: Line, depth: int, vocabulary: Vocabulary) -> list[float]:
     return list(found)
 
 
-def _fit(chosen: Sequence[int], line: Line, depth: int, vocabulary: Vocabulary) -> list[tuple[float, ...]]:
+def _fit(chosen: Sequence[int], line: WrittenLine, depth: int, vocabulary: Vocabulary) -> list[tuple[float, ...]]:
     """(K, _FIT): what kind of lexeme it is, and where else it stands."""
     typed, (_, _, before, above, below, _) = line.typed, line.beside
     upto = len(typed)
@@ -230,13 +230,13 @@ def _fit(chosen: Sequence[int], line: Line, depth: int, vocabulary: Vocabulary) 
     return rows
 
 
-def _depth(line: Line, vocabulary: Vocabulary) -> int:
+def _depth(line: WrittenLine, vocabulary: Vocabulary) -> int:
     """Brackets that the line opened and did not close."""
     bare = [vocabulary.lexeme(id).strip() for id in line.typed]
     return sum(one in _OPENERS for one in bare) - sum(one in _CLOSERS for one in bare)
 
 
-def _around(features: Floats, chosen: Ids, beside: Beside) -> None:
+def _around(features: Floats, chosen: Ids, beside: BesideLine) -> None:
     """How often it stands above and how near, how often below, and whether everybody uses it."""
     above = beside.ids[max(0, beside.begin - _ABOVE_LEXEMES) : beside.begin]
     below = beside.ids[beside.begin + 1 : beside.begin + 1 + _BELOW_LEXEMES]

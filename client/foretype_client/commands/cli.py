@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import typer
 from foretype_context.terminal import say
-from rich.markup import escape
+from foretype_wire.garbage_collection import spare_start_and_end
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -38,6 +38,7 @@ _EXTRAS: Final = {
     "keys": "gateway",
     "usage": "gateway",
     "config": "gateway",
+    "fleet": "fleet",
     "status": "gateway",
     "lsp": "lsp",
     "bench": "eval",
@@ -68,6 +69,16 @@ class Commands(TyperGroup):
             self.commands[cmd_name] = self._load(cmd_name)
         return self.commands.get(cmd_name)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer does it, which proposes what is like a misspelt name among the commands that are loaded: load those."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names:
+            from difflib import get_close_matches
+
+            for name in get_close_matches(args[0], names):
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
     def _load(self, name: str) -> Any:
         if name in _OWN:
             module, _, attribute = _OWN[name].partition(":")
@@ -79,8 +90,7 @@ class Commands(TyperGroup):
             return _unavailable(name, first, error)
         for point in others:
             try:
-                for added, its in _command_of(name, point.load()).commands.items():
-                    command.commands.setdefault(added, its)
+                _join(command, _command_of(name, point.load()))
             except Exception as error:  # noqa: BLE001 - as above
                 said = f"{type(error).__name__}: {error}"
                 say(f"note: what {_named(point)} adds to foretype {name} is left out ({said})", err=True)
@@ -100,6 +110,19 @@ def _command_of(name: str, target: Any) -> Any:
     return command
 
 
+def _join(group: Any, other: Any) -> None:
+    """What a group lacks is the other's. Neither is asked for a command before somebody wants it."""
+    own_names, own_command = group.list_commands, group.get_command
+
+    def names(ctx: Any) -> list[str]:
+        return list(dict.fromkeys([*own_names(ctx), *other.list_commands(ctx)]))
+
+    def command(ctx: Any, cmd_name: str) -> Any:
+        return own_command(ctx, cmd_name) or other.get_command(ctx, cmd_name)
+
+    group.list_commands, group.get_command = names, command
+
+
 def _ours(point: EntryPoint) -> bool:
     return point.dist is None or point.dist.name == "foretype"
 
@@ -114,6 +137,8 @@ def _unavailable(name: str, point: EntryPoint, error: Exception) -> Any:
     else:
         remedy = f"reinstall {_named(point)}, which provides it"
     reason = f"{type(error).__name__}: {error}"
+
+    from rich.markup import escape
 
     def unavailable() -> None:
         say(f"error: foretype {name} is not available ({reason})\nremedy: {remedy}", err=True)
@@ -149,4 +174,5 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 def main() -> None:
     """Entry point of the command `foretype`."""
+    spare_start_and_end()
     app(prog_name="foretype")

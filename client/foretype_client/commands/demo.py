@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 
-import foretype_wire.segment_cache
+import foretype_wire.errors
 import typer
 from foretype_context.terminal import console as plain_console
 from foretype_context.text.document import Document
@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from foretype_client.client import Client, ClientOptions, open_client
-from foretype_client.commands.demo_screen import Figures, frame, summary
+from foretype_client.commands.demo_screen import DemoFigures, frame, summary
 from foretype_client.commands.demo_typist import Typist, region_of
 from foretype_client.commands.shared import (
     GatewayOption,
@@ -55,10 +55,12 @@ class _Run:
     title: str
     client: Client
     typist: Typist
-    figures: Figures = field(default_factory=Figures)
+    figures: DemoFigures = field(default_factory=DemoFigures)
     suggestion: Suggestion | None = None
     picture: RenderableType | None = None
     picture_chars: int = 0
+    only_when_asked: bool = False
+    """The model is shown to nobody who does not ask, so that a file which repeats nothing has nothing to show."""
 
     def frame(self) -> RenderableType:
         typist = self.typist
@@ -83,27 +85,30 @@ class _Run:
 
 
 def demo(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: a module of Foretype itself.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: a module of Foretype itself.")] = None,
     keys: Annotated[int, typer.Option("--keys", min=1, metavar="N", help="Stop after so many keys.")] = 300,
     speed: Annotated[
         float, typer.Option("--speed", min=0.0, metavar="KEYS", help="Keys per second; 0 waits for each suggestion.")
     ] = 12.0,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Keep the best picture as SVG.")] = None,
+    unsure: Annotated[
+        bool,
+        typer.Option("--unsure", help="Show what the model says even where it is less sure than its profile asks for."),
+    ] = False,
     gateway: GatewayOption = None,
     token_file: TokenFileOption = None,
     model: ModelOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
-    """Type part of a real file with live ghost text, and print how long suggestions took."""
+    """Type part of a real file with live ghost text, with the settings of an editor; print keys saved and latencies."""
     with errors_told():
-        path = file or Path(foretype_wire.segment_cache.__file__)
+        path = file or Path(foretype_wire.errors.__file__)
         text = read_source(path)
         if not text.strip():
             raise InputError(f"{path} is empty: there is nothing to type")
         options = client_options("demo", gateway, token_file, model, state_dir)
         # As in an editor: the neighbours of the file are known. The file itself is what is typed, never what is on disk.
-        # Unlike in an editor the model is seen at work however unsure it is: its latency is what this is for.
-        policy = PolicyOptions(switches=Switches(unsure=True))
+        policy = PolicyOptions(switches=Switches(unsure=unsure))
         options = replace(options, workspaces=[workspace_of(path.absolute().parent)], policy=policy)
         console = plain_console()
         run = asyncio.run(_demo(path, text, keys, speed, options, console))
@@ -111,6 +116,9 @@ def demo(
             _write_svg(run, svg)
             console.print(f"picture: {svg}")
         if run.figures.shown == 0:
+            if run.only_when_asked:
+                console.print("nothing was sure enough to be shown; `--unsure` shows all that the model says")
+                return
             console.print("no suggestion was shown; `foretype doctor` says why", style="red")
             raise typer.Exit(1)
 
@@ -120,13 +128,18 @@ async def _demo(path: Path, text: str, keys: int, speed: float, options: ClientO
     document = Document(absolute.as_uri(), text, path=shown_path(absolute))
     async with open_client(options) as client:
         with (
-            console.status("starting the gateway and its model …") if console.is_terminal else contextlib.nullcontext()
+            console.status("waiting for the gateway and its model …")
+            if console.is_terminal
+            else contextlib.nullcontext()
         ):
             await client.ready(options.start_timeout_s)
         profile = client.session.profile
         typist = Typist(document, *region_of(text, keys))
         model_name = "" if profile is None else f" · {profile.model}"
         run = _Run(f"foretype demo · {document.path}{model_name}", client, typist)
+        run.only_when_asked = not options.policy.switches.unsure and (
+            profile is not None and profile.min_mean_logprob.shows_nothing
+        )
         client.flow.document_opened(typist.snapshot)
         if console.is_terminal:
             with Live(console=console, auto_refresh=False) as live:
@@ -134,7 +147,7 @@ async def _demo(path: Path, text: str, keys: int, speed: float, options: ClientO
         else:
             await _type(run, keys, speed, _PlainProgress(run, console))
         status = client.flow.status()
-        console.print(summary(run.figures, status, typist.accepted_chars, typist.typed_chars, typist.accepts))
+        console.print(summary(run.figures, status, typist))
     return run
 
 

@@ -12,16 +12,17 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from foretype_client.commands.demo_typist import Typist
 from foretype_client.flow.suggestion import FlowStatus, Origin, Suggestion
 
-__all__ = ["Figures", "frame", "summary"]
+__all__ = ["DemoFigures", "frame", "summary"]
 
 _ABOVE, _BELOW = 9, 6
 _GHOST = "italic bright_black"
 
 
 @dataclass(slots=True)
-class Figures:
+class DemoFigures:
     """What was measured: milliseconds of every suggestion that was shown, by origin, and of every first token."""
 
     shown_ms: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
@@ -42,7 +43,7 @@ def frame(
     snapshot: Snapshot,
     offset: int,
     suggestion: Suggestion | None,
-    figures: Figures,
+    figures: DemoFigures,
     status: FlowStatus,
     accepted_chars: int,
     typed_chars: int,
@@ -88,22 +89,25 @@ def _code(snapshot: Snapshot, offset: int, suggestion: Suggestion | None) -> Tex
 
 
 def _line(
-    suggestion: Suggestion | None, figures: Figures, status: FlowStatus, accepted_chars: int, typed_chars: int
+    suggestion: Suggestion | None, figures: DemoFigures, status: FlowStatus, accepted_chars: int, typed_chars: int
 ) -> Text:
     origin = "–" if suggestion is None else f"{suggestion.source} {suggestion.timings_ms.get('shown', 0.0):.0f} ms"
-    parts = [
+    shown = [
         f"{origin:<16}",
         f"first token {median(figures.ttft_ms):.0f} ms" if figures.ttft_ms else "first token –",
+        f"{accepted_chars}/{accepted_chars + typed_chars} characters accepted",
+    ]
+    asked = [
         f"{status.requests} requests",
         f"{status.cache_hits} from cache",
         f"{_share(status.cached_share)} of prompt cached",
-        f"{accepted_chars}/{accepted_chars + typed_chars} accepted",
     ]
-    return Text(" │ ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts), style="cyan")
+    return Text("\n".join(" │ ".join(parts) for parts in (shown, asked)), style="cyan")
 
 
-def summary(figures: Figures, status: FlowStatus, accepted_chars: int, typed_chars: int, accepts: int) -> Table:
+def summary(figures: DemoFigures, status: FlowStatus, typist: Typist) -> Table:
     """The figures of the whole run."""
+    accepted, typed = typist.accepted_chars, typist.typed_chars
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("suggestions shown", str(figures.shown))
     for origin, times_ms in sorted(figures.shown_ms.items()):
@@ -111,7 +115,10 @@ def summary(figures: Figures, status: FlowStatus, accepted_chars: int, typed_cha
     table.add_row("first token after sending", _ms(figures.ttft_ms))
     table.add_row("requests sent", f"{status.requests} for {status.asked} keys, {status.cancelled} given up")
     table.add_row("prompt tokens cached", _share(status.cached_share))
-    table.add_row("accepted", f"{accepts} times, {accepted_chars} of {accepted_chars + typed_chars} characters")
+    table.add_row("accepted", f"{typist.accepts} times, {accepted} of {accepted + typed} characters")
+    if typist.keys_without:
+        saved = 1 - typist.keys / typist.keys_without
+        table.add_row("keys", f"{typist.keys} instead of {typist.keys_without}, {saved:.0%} saved")
     return table
 
 

@@ -15,7 +15,7 @@ from foretype_context.text.strings import common_prefix
 
 from foretype_client.flow.suggestion import Suggestion
 
-__all__ = ["Step", "Typist", "region_of"]
+__all__ = ["Keystroke", "Typist", "region_of"]
 
 _LEAST_CHARS: Final = 2
 """Nobody presses Tab to save one key."""
@@ -23,12 +23,15 @@ _LEAST_CHARS: Final = 2
 _LEAST_PART_CHARS: Final = 4
 """Nor the key for "accept the next words" to save three."""
 
+_NEW_LINE: Final = re.compile(r"[\r\n]+[ \t]*")
+"""What one press of Enter writes in an editor."""
+
 _BODY: Final = re.compile(r'^[ \t]*(?:async )?def [^\n]*:\n(?:[ \t]*"""(?:[^"]|"(?!""))*"""\n)?', re.MULTILINE)
 """A Python function's head on one line, with its docstring."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Keystroke:
     """One key: a character, a line break with its indentation, or the acceptance of a suggestion, whole or its first words."""
 
     text: str
@@ -62,6 +65,8 @@ class Typist:
         self._end = end
         self.offset: int = start
         self.keys: int = 0
+        self.keys_without: int = 0
+        """Keys that the text so far would have taken without any suggestion."""
         self.typed_chars: int = 0
         self.accepted_chars: int = 0
         self.accepts: int = 0
@@ -76,19 +81,19 @@ class Typist:
         """What is still to be typed."""
         return self._expected
 
-    def next_step(self, suggestion: Suggestion | None) -> Step | None:
+    def next_step(self, suggestion: Suggestion | None) -> Keystroke | None:
         """The next key, given what is on the screen; None at the end."""
         expected = self._expected
         if not expected:
             return None
         if suggestion is not None and (wanted := self.wanted(suggestion)):
-            return Step(wanted, suggestion)
+            return Keystroke(wanted, suggestion)
         if expected[0] not in "\r\n":
-            return Step(expected[0])
+            return Keystroke(expected[0])
         # Editors indent the new line themselves, with the same key.
         body = expected.lstrip("\r\n")
         indentation = len(body) - len(body.lstrip(" \t"))
-        return Step(expected[: len(expected) - len(body) + indentation])
+        return Keystroke(expected[: len(expected) - len(body) + indentation])
 
     def wanted(self, suggestion: Suggestion) -> str:
         """What of a suggestion stood there and is worth a key: all of it, its first words, or nothing."""
@@ -102,12 +107,13 @@ class Typist:
             cut -= 1  # a word that goes on differently is a wrong word
         return text[:cut] if len(text[:cut].strip()) >= _LEAST_PART_CHARS else ""
 
-    def apply(self, step: Step) -> Snapshot:
+    def apply(self, step: Keystroke) -> Snapshot:
         """Press the key."""
         self._document.apply([Edit(self.offset, self.offset, step.text)], self._document.version + 1)
         self._expected = self._expected[len(step.text) :]
         self.offset += len(step.text)
         self.keys += 1
+        self.keys_without += 1 if step.accepted is None else len(_NEW_LINE.sub("\n", step.text))
         if step.accepted is None:
             self.typed_chars += len(step.text)
         else:

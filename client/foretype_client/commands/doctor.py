@@ -22,6 +22,7 @@ from foretype_context.grammars.families import families
 from foretype_context.syntax.languages import LANGUAGES, missing_syntaxes
 from foretype_context.terminal import console, say_json
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
+from rich.table import Table
 from rich.text import Text
 
 from foretype_client.client import Client, ClientOptions, open_client
@@ -37,9 +38,11 @@ from foretype_client.commands.shared import (
 )
 from foretype_client.errors import TokenizerFetchError
 from foretype_client.private_gateway.finding import default_state_dir
+from foretype_client.private_gateway.starting import LOG_NAME
 from foretype_client.session.connecting import http_base, is_loopback, without_credentials
+from foretype_client.session.nearest import Standing
 
-__all__ = ["Finding", "Verdict", "doctor"]
+__all__ = ["Finding", "FindingVerdict", "doctor"]
 
 _PACKAGES: Final = ("websockets", "msgspec", "tiktoken", "tokenizers", "tree-sitter")
 _EXTRAS: Final = {
@@ -52,7 +55,7 @@ _CHECKS: Final = "foretype.checks"
 _LEAST_PYTHON: Final = (3, 11)
 
 
-class Verdict(StrEnum):
+class FindingVerdict(StrEnum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
@@ -62,7 +65,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at; `remedy` is empty when it is ok."""
 
     name: str
-    status: Verdict
+    status: FindingVerdict
     detail: str
     remedy: str = ""
 
@@ -79,13 +82,13 @@ def doctor(
         options = client_options("doctor", gateway, token_file, model, state_dir)
         findings = [*_versions(), *_extras(own_gateway=gateway is None), _languages(), *_directories(options)]
         findings += [*_registered_checks(), *asyncio.run(_gateway(options))]
-    worst = max((list(Verdict).index(finding.status) for finding in findings), default=0)
+    worst = max((list(FindingVerdict).index(finding.status) for finding in findings), default=0)
     if json:
-        report = {"status": list(Verdict)[worst], "findings": findings}
+        report = {"status": list(FindingVerdict)[worst], "findings": findings}
         say_json(report)
     else:
         _print(findings)
-    if worst == list(Verdict).index(Verdict.FAIL):
+    if worst == list(FindingVerdict).index(FindingVerdict.FAIL):
         raise typer.Exit(1)
 
 
@@ -103,24 +106,24 @@ def _versions() -> Generator[Finding]:
             missing.append(package)
     detail = ", ".join(versions)
     if sys.version_info < _LEAST_PYTHON:
-        yield Finding(name="versions", status=Verdict.FAIL, detail=detail, remedy="install Python 3.11 or newer")
+        yield Finding(name="versions", status=FindingVerdict.FAIL, detail=detail, remedy="install Python 3.11 or newer")
     elif missing:
         remedy = f"pip install --force-reinstall foretype ({', '.join(missing)} missing)"
-        yield Finding(name="versions", status=Verdict.FAIL, detail=detail, remedy=remedy)
+        yield Finding(name="versions", status=FindingVerdict.FAIL, detail=detail, remedy=remedy)
     else:
-        yield Finding(name="versions", status=Verdict.OK, detail=detail)
+        yield Finding(name="versions", status=FindingVerdict.OK, detail=detail)
 
 
 def _extras(*, own_gateway: bool) -> Generator[Finding]:
     for extra, (module, consequence) in _EXTRAS.items():
         name = f"extra {extra}"
         if find_spec(module) is not None:
-            yield Finding(name=name, status=Verdict.OK, detail="installed")
+            yield Finding(name=name, status=FindingVerdict.OK, detail="installed")
             continue
         needed = own_gateway and extra in ("gateway", "embedded")
         yield Finding(
             name=name,
-            status=Verdict.FAIL if needed else Verdict.WARN,
+            status=FindingVerdict.FAIL if needed else FindingVerdict.WARN,
             detail=f"not installed: {consequence}",
             remedy=f"pip install 'foretype[{extra}]'" + (", or name a gateway with --gateway URL" if needed else ""),
         )
@@ -130,11 +133,11 @@ def _languages() -> Finding:
     missing = missing_syntaxes()
     known = [language for language, spec in LANGUAGES.items() if spec.wheel and language not in missing]
     if not missing:
-        return Finding(name="languages", status=Verdict.OK, detail=f"syntax is known for {', '.join(known)}")
+        return Finding(name="languages", status=FindingVerdict.OK, detail=f"syntax is known for {', '.join(known)}")
     return Finding(
         name="languages",
-        status=Verdict.WARN,
-        detail=f"no syntax for {', '.join(missing)}: there blocks are told by indentation alone",
+        status=FindingVerdict.WARN,
+        detail=f"no grammar for {', '.join(missing)}: blocks are found by indentation alone",
         remedy=f"pip install 'foretype[languages]' (missing: {', '.join(sorted(set(missing.values())))})",
     )
 
@@ -152,7 +155,7 @@ def _directories(options: ClientOptions) -> Generator[Finding]:
             probe_file.unlink()
         except OSError as error:
             yield Finding(
-                name=name, status=Verdict.FAIL, detail=f"{path}: {error}", remedy=f"make {path} writable for you"
+                name=name, status=FindingVerdict.FAIL, detail=f"{path}: {error}", remedy=f"make {path} writable for you"
             )
         else:
             yield from _privacy(name, path)
@@ -164,12 +167,15 @@ def _registered_checks() -> Generator[Finding]:
         try:
             checks: Callable[[], Iterable[tuple[str, bool, str, str]]] = point.load()
             for name, good, detail, remedy in checks():
-                status = Verdict.OK if good else Verdict.WARN
+                status = FindingVerdict.OK if good else FindingVerdict.WARN
                 yield Finding(name=name, status=status, detail=detail, remedy=remedy)
         except Exception as error:  # noqa: BLE001 - whatever a package raises is what is to be told
             reason = f"cannot be checked ({type(error).__name__}: {error})"
             yield Finding(
-                name=point.name, status=Verdict.WARN, detail=reason, remedy=f"pip install 'foretype[{point.name}]'"
+                name=point.name,
+                status=FindingVerdict.WARN,
+                detail=reason,
+                remedy=f"pip install 'foretype[{point.name}]'",
             )
 
 
@@ -177,12 +183,12 @@ def _privacy(name: str, path: Path) -> Generator[Finding]:
     if sys.platform != "win32" and path.stat().st_mode & 0o022:
         yield Finding(
             name=name,
-            status=Verdict.WARN,
-            detail=f"{path} can be written by others, who could put another gateway in place of yours",
+            status=FindingVerdict.WARN,
+            detail=f"other users can write to {path} and could replace your gateway",
             remedy=f"chmod go-w {path}",
         )
     else:
-        yield Finding(name=name, status=Verdict.OK, detail=str(path))
+        yield Finding(name=name, status=FindingVerdict.OK, detail=str(path))
 
 
 def _standing(grammar: str) -> str:
@@ -193,22 +199,48 @@ def _standing(grammar: str) -> str:
 
 async def _gateway(options: ClientOptions) -> list[Finding]:
     findings: list[Finding] = []
-    where = without_credentials(options.gateway or "") or "private gateway"
+    if options.gateway is None:
+        remedy = f"read {(options.state_dir or default_state_dir()) / LOG_NAME}"
+    else:
+        where = without_credentials(options.gateway)
+        remedy = f"it is {where}; `foretype serve` starts one there, and without --gateway you have a private one"
     async with open_client(options) as client:
-        with _failing(findings, "gateway", f"start one with foretype serve, or read the log named above ({where})"):
+        with _failing(findings, "gateway", remedy):
             profile = await client.session.ready(options.start_timeout_s)
-            asked_only = ", shown only to who asks (--unsure: always)" if profile.min_mean_logprob.shows_nothing else ""
+            asked_only = (
+                ", shown only when asked for (--unsure: always)" if profile.min_mean_logprob.shows_nothing else ""
+            )
             detail = f"{without_credentials(client.session.endpoint.url)}, model {profile.model}{asked_only}, grammar {profile.grammar}{_standing(profile.grammar)}"
-            findings.append(Finding(name="gateway", status=Verdict.OK, detail=detail))
+            findings.append(Finding(name="gateway", status=FindingVerdict.OK, detail=detail))
+            if client.regions is not None:
+                findings.append(_regions(await client.regions.measure()))
             findings.append(await _engine(client))
             with _failing(findings, "tokenizer", "restart the gateway; if that does not help, choose another model"):
                 assembler = await client.ready(options.start_timeout_s)
-                findings.append(Finding(name="tokenizer", status=Verdict.OK, detail=profile.tokenizer_digest))
+                findings.append(Finding(name="tokenizer", status=FindingVerdict.OK, detail=profile.tokenizer_digest))
                 with _failing(findings, "grammar", "look into the gateway's log"):
                     result = await probe(client.session, assembler)
-                    status = Verdict.OK if result.good else Verdict.FAIL if result.broken else Verdict.WARN
+                    status = (
+                        FindingVerdict.OK
+                        if result.good
+                        else FindingVerdict.FAIL
+                        if result.broken
+                        else FindingVerdict.WARN
+                    )
                     findings.append(Finding(name="grammar", status=status, detail=result.detail, remedy=result.remedy))
     return findings
+
+
+def _regions(standings: list[Standing]) -> Finding:
+    """Of several gateways which is used, and how far each is."""
+    told: list[str] = []
+    for one in standings:
+        state = f"{one.rtt_ms:.0f} ms" if one.healthy and one.rtt_ms is not None else one.why or "not asked yet"
+        told.append(f"{without_credentials(one.url)} {state}{', in use' if one.chosen else ''}")
+    if all(one.healthy for one in standings):
+        return Finding(name="gateways", status=FindingVerdict.OK, detail="; ".join(told))
+    remedy = "suggestions come from the gateways that answer; check the others, or remove them from --gateway"
+    return Finding(name="gateways", status=FindingVerdict.WARN, detail="; ".join(told), remedy=remedy)
 
 
 async def _engine(client: Client) -> Finding:
@@ -222,7 +254,7 @@ async def _engine(client: Client) -> Finding:
     except (httpx.HTTPError, msgspec.MsgspecError) as error:
         status = f"answers {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
         detail = f"{without_credentials(url)}: {status or error or type(error).__name__}"  # httpx quotes the whole URL
-        return Finding(name="engine", status=Verdict.WARN, detail=detail, remedy="look into the gateway's log")
+        return Finding(name="engine", status=FindingVerdict.WARN, detail=detail, remedy="look into the gateway's log")
     engine = health.engine
     detail = (
         f"gateway {health.version}, {engine.running} running, {engine.waiting} waiting, {engine.restarts} restarts, "
@@ -230,9 +262,9 @@ async def _engine(client: Client) -> Finding:
     )
     if engine.restarts:
         return Finding(
-            name="engine", status=Verdict.WARN, detail=detail, remedy="it died before: read the gateway's log"
+            name="engine", status=FindingVerdict.WARN, detail=detail, remedy="it died before: read the gateway's log"
         )
-    return Finding(name="engine", status=Verdict.OK, detail=detail)
+    return Finding(name="engine", status=FindingVerdict.OK, detail=detail)
 
 
 class _Engine(msgspec.Struct):
@@ -262,14 +294,27 @@ def _failing(findings: list[Finding], name: str, remedy: str) -> Generator[None]
         ProfileError,
         UnknownControlError,
     ) as error:
-        findings.append(Finding(name=name, status=Verdict.FAIL, detail=str(error), remedy=remedy))
+        findings.append(Finding(name=name, status=FindingVerdict.FAIL, detail=str(error), remedy=remedy))
 
 
 def _print(findings: list[Finding]) -> None:
-    screen = console(soft_wrap=True)
-    colours = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+    """In a terminal a long finding is folded beside its name; elsewhere each is one line."""
+    screen = console()
+    colours = {FindingVerdict.OK: "green", FindingVerdict.WARN: "yellow", FindingVerdict.FAIL: "bold red"}
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=16)
+    table.add_column(overflow="fold")
     for finding in findings:
-        line = Text.assemble((f"{finding.status:<4} ", colours[finding.status]), f"{finding.name:<16} {finding.detail}")
-        screen.print(line)
+        status = Text(f"{finding.status:<4}", colours[finding.status])
+        remedy = Text(f"→ {finding.remedy}", style="bold")
+        if screen.is_terminal:
+            table.add_row(status, finding.name, Text(finding.detail))
+            if finding.remedy:
+                table.add_row("", "", remedy)
+            continue
+        screen.print(Text.assemble(status, f" {finding.name:<16} {finding.detail}"), soft_wrap=True)
         if finding.remedy:
-            screen.print(Text(f"{'':<21} → {finding.remedy}", style="bold"))
+            screen.print(Text.assemble(f"{'':<21} ", remedy), soft_wrap=True)
+    if screen.is_terminal:
+        screen.print(table)

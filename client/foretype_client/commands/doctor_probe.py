@@ -64,22 +64,19 @@ def judge(written: str, instead: tuple[str, ...] = ()) -> ProbeResult:
         return _wrong(f"{shown}: that is a chat answer, not code")
     line = written.partition("\n")[0]
     if not line.strip():
-        remedy = (
-            "try another model; if every suggestion is empty, the grammar is not the model's: --profile FILE names it"
-        )
+        remedy = "try another model; if every suggestion is empty, the grammar is not the model's: model.grammar of the gateway's profile names it"
         return ProbeResult(False, False, f"{shown}: nothing was written", remedy)
     try:
         names = {node.id for node in ast.walk(ast.parse(PREFIX + line)) if isinstance(node, ast.Name)}
     except (SyntaxError, ValueError, RecursionError):
-        return ProbeResult(
-            False, False, f"{shown}: not valid Python", "a weak model, or a wrong grammar; see --profile FILE"
-        )
+        remedy = "a weak model, or not its grammar: `foretype use` proposes a good one, `foretype use MODEL --grammar ID` names it"
+        return ProbeResult(False, False, f"{shown}: not valid Python", remedy)
     if not names & {"a", "b"}:
         detail = f"{shown}: valid, but it uses neither a nor b"
-        return ProbeResult(False, False, detail, "a weak model: suggestions will often be wrong")
+        return ProbeResult(False, False, detail, "a weak model, often wrong: `foretype use` proposes a good one")
     return ProbeResult(True, False, shown, "")
 
 
 def _wrong(detail: str) -> ProbeResult:
-    remedy = "the grammar is not the one this model was trained with: name it in --profile FILE, or take a base (not chat) model"
+    remedy = "the grammar is not the one this model was trained with: name it in model.grammar of the gateway's profile, or take a base (not chat) model"
     return ProbeResult(False, True, detail, remedy)

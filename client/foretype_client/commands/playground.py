@@ -77,7 +77,7 @@ async def page_address(endpoint: Endpoint) -> str:
             answer = await http.post(f"{http_base(endpoint.url)}/playground/code", headers=endpoint.headers())
         if answer.status_code != 200:
             raise GatewayGoneError(
-                f"{base} gives no code for its playground ({answer.status_code}): is it of this version?"
+                f"{base} answered {answer.status_code} instead of a code for its playground: does it run this version?"
             )
         code = msgspec.json.decode(answer.content, type=_Code).code
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, TokenInClearError) as error:

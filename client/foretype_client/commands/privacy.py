@@ -24,7 +24,9 @@ __all__ = ["app"]
 _GROUP: Final = "foretype.privacy"
 
 app: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="What is kept about suggestions, where, for how long; and its removal."
+    no_args_is_help=True,
+    add_completion=False,
+    help="What is kept about suggestions, where, for how long; and its removal.",
 )
 
 StoreOption = Annotated[
@@ -200,7 +202,7 @@ def rotate_key(
     """Seal kept texts with a new key. Gateways follow by themselves, and remove the former ones ten minutes later."""
     with errors_told():
         if to is not None and go_on:
-            raise InputError("--to: a new key is what opens with FILE; leave --continue out")
+            raise InputError("--to and --continue exclude each other: a new key file needs a new key")
         gateway = _gateway(_folder(state_dir), store, texts, key_file, profile)
         _done(_told(lambda: gateway.rotate_key(to=to, go_on=go_on)), as_json=as_json)
 
@@ -264,7 +266,8 @@ def _print(result: dict[str, Any]) -> None:
         screen.print(f"{'':<8}{place['holds']}; kept: {place['retention']}", soft_wrap=True)
     flags_of, counts_of = ("store_text", "train", "user_reports"), ("events_days", "text_days", "events", "texts")
     oldest_of = ("oldest_event", "oldest_text")
-    tenants = Table("tenant", *flags_of, *counts_of, *oldest_of, box=None)
+    heads = [name.replace("_", " ") for name in (*flags_of, *counts_of, *oldest_of)]
+    tenants = Table("tenant", *heads, box=None, padding=(0, 1, 0, 0))
     for tenant in result["tenants"]:
         flags = ["yes" if tenant[name] else "no" for name in flags_of]
         numbers = [str(tenant[name]) for name in counts_of]

@@ -29,28 +29,43 @@ _EDITORS: Final = Path(foretype_client.__file__).parents[2] / "editors"
 
 
 def editor_lines(command: str, editors: Path) -> list[tuple[str, str]]:
-    """Editor and the line that attaches it.
+    """Editor with where to write it, and the lines that attach it, as they are pasted.
 
     Args:
         command: how the language server is started.
         editors: the folder `editors/` of a checkout; without it, what works from an installed package.
     """
-    helix = f'[language-server.foretype]  command = "{command}"  args = ["lsp", "--popup"]    # languages.toml'
+    helix = f'''[language-server.foretype]
+command = "{command}"
+args = ["lsp", "--popup"]
+
+[[language]]
+name = "python"
+language-servers = ["pylsp", "foretype"]'''
     if not (nvim := editors / "nvim").is_dir():
-        server = f"cmd = {{ '{command}', 'lsp' }}, filetypes = {{ 'python' }}"
-        neovim = f"vim.lsp.config('foretype', {{ {server} }}); vim.lsp.enable('foretype'); vim.lsp.inline_completion.enable()"
+        neovim = f"""vim.lsp.config('foretype', {{
+  cmd = {{ '{command}', 'lsp' }}, filetypes = {{ 'python' }}
+}})
+vim.lsp.enable('foretype')
+vim.lsp.inline_completion.enable()"""
         return [
-            ("Neovim", f"{neovim}    -- in init.lua"),
-            ("VS Code", f"{command} serve --port 8012    # llama.vim and llama.vscode ask there"),
-            ("Helix", helix),
+            ("Neovim 0.12 (init.lua)", neovim),
+            ("VS Code and Vim (llama.vscode and llama.vim ask there)", f"{command} serve --port 8012"),
+            ("Helix (languages.toml)", helix),
         ]
-    setup = f"require('foretype').setup({{ cmd = {{ '{command}', 'lsp' }} }})"
-    emacs = f'(setq foretype-command \'("{command}" "lsp")) (foretype-setup)'
+    neovim = f"""vim.opt.runtimepath:prepend('{nvim}')
+require('foretype').setup({{ cmd = {{ '{command}', 'lsp' }} }})"""
+    vscode = f"""make -C {editors.parent} vsix
+code --install-extension {editors / "vscode/foretype.vsix"}"""
+    emacs = f"""(add-to-list 'load-path "{editors / "emacs"}")
+(require 'foretype)
+(setq foretype-command '("{command}" "lsp"))
+(foretype-setup)"""
     return [
-        ("Neovim", f"vim.opt.runtimepath:prepend('{nvim}'); {setup}    -- in init.lua"),
-        ("VS Code", f"make -C {editors.parent} vsix && code --install-extension {editors / 'vscode/foretype.vsix'}"),
-        ("Emacs", f"(add-to-list 'load-path \"{editors / 'emacs'}\") (require 'foretype) {emacs}    ; in init.el"),
-        ("Helix", helix),
+        ("Neovim (init.lua)", neovim),
+        ("VS Code (a shell; node 20 or newer)", vscode),
+        ("Emacs (init.el)", emacs),
+        ("Helix (languages.toml)", helix),
     ]
 
 
@@ -71,10 +86,15 @@ def quickstart(
     command = str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "foretype" else "foretype"
     if shutil.which("foretype") == command:
         command = "foretype"
-    console.print("\nAttach an editor (README has the details; the language server finds this gateway by itself)")
-    for editor, line in editor_lines(command, _EDITORS):
-        console.print(f"  {editor:<11} ", end="", style="bold")
-        console.print(line, soft_wrap=True)
+    console.print(
+        "\nThis file repeats itself, as some do. Over whole commits fewer keys are saved: docs/measurements/shipped-model.md says how many."
+    )
+    console.print(
+        "\nAttach an editor; the language server finds this gateway by itself. docs/editors.md has the details."
+    )
+    for editor, lines in editor_lines(command, _EDITORS):
+        console.print(f"\n{editor}", style="bold")
+        console.print(lines, soft_wrap=True)
     with errors_told():
         options = client_options("quickstart", None, None, model, state_dir)
         asyncio.run(_report(options, console, terminal if stay is None else stay))
@@ -84,8 +104,8 @@ def _offer_model(state_dir: Path | None) -> None:
     """Where no good model is configured, offer `foretype use` before anything is shown; whatever comes of it, go on."""
     if chosen_profile(state_dir or default_state_dir()) is not None:
         return
-    question = "No good model is configured, only the small one that ships. Look for one that suits this machine (foretype use)?"
-    if not typer.confirm(question, default=False):
+    plain_console().print("No good model is configured, only the small one that ships.")
+    if not typer.confirm("Look for one that suits this machine (foretype use)?", default=False):
         return
     from foretype_client.commands.cli import app
 
@@ -99,9 +119,9 @@ async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
         profile = client.session.profile
         if profile is not None and profile.min_mean_logprob.shows_nothing:
             console.print(
-                f"\nIn an editor {profile.model} answers only when you ask (Alt+\\), since it is right too seldom; what shows by itself is "
-                "what your files say. `foretype use` proposes a good model for this machine; `foretype lsp --unsure` shows all that "
-                "this one says, as above.",
+                f"\nIn an editor {profile.model} answers only when you ask (Alt+\\), because it is right too seldom; by itself an editor shows "
+                "what your files say, as above. `foretype use` proposes a good model for this machine; `foretype demo --unsure` and "
+                "`foretype lsp --unsure` show all that this one says.",
                 markup=False,
             )
         endpoint = client.session.endpoint
@@ -112,10 +132,10 @@ async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
         if stay:
             await open_page(page)
         if not stay:
-            console.print(f"\nThe gateway{where} ends by itself a minute after the last editor left.")
+            console.print(f"\nThe gateway{where} ends by itself a minute after the last editor has left.")
             return
         console.print(
-            f"\nThe gateway runs{where}. Ctrl-C ends this; it ends itself a minute after the last editor left."
+            f"\nThe gateway runs{where}. Ctrl-C ends this command; the gateway ends a minute after the last editor has left."
         )
         try:
             await asyncio.Event().wait()

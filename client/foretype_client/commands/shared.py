@@ -18,7 +18,7 @@ from rich.text import Text
 
 from foretype_client.client import ClientOptions
 from foretype_client.errors import InputError, TokenizerFetchError
-from foretype_client.session.connecting import check_url
+from foretype_client.session.connecting import gateways_in
 
 __all__ = [
     "GatewayOption",
@@ -36,7 +36,8 @@ GatewayOption = Annotated[
         "--gateway",
         envvar="FORETYPE_GATEWAY",
         metavar="URL",
-        help="ws:// or wss:// URL of a gateway's /v1/stream. Default: your own private gateway, started if needed.",
+        help="ws:// or wss:// URL of a gateway's /v1/stream; of several, between spaces, the nearest. Default: your own private gateway, "
+        "started if needed.",
     ),
 ]
 TokenFileOption = Annotated[
@@ -67,7 +68,7 @@ def client_options(
     """
     if gateway is not None:
         try:
-            check_url(gateway)
+            gateways_in(gateway)
         except ValueError as error:
             raise InputError(str(error)) from error
     if model is not None and not model.is_file():

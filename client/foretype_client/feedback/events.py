@@ -131,7 +131,7 @@ FeedbackEvent = Displayed | PartiallyAccepted | Accepted | Ended
 
 
 class Graft(NamedTuple):
-    """Text that an accept put into a document, for whoever watches what becomes of it. Never leaves the process.
+    """Text that an accept put into a document, so that its survival can be measured. Never leaves the process.
 
     Attributes:
         start: character offset of `text` in the document, which may have it a moment later than this says so.

@@ -5,7 +5,7 @@ text of the one suggestion that is visible per document, to compare it with what
 report that comes late; and what accepts put into documents, until the caller takes it (`grafts`). What was rejected is
 remembered as a digest.
 
-Rules (design section 6): shown = answered, not superseded, buffer unchanged or typed through, for 750 ms; rejected = shown, then
+Rules: shown = answered, not superseded, buffer unchanged or typed through, for 750 ms; rejected = shown, then
 diverged or left; the same text is not offered there again until the line changes or 10 minutes pass; a change that inserts at
 least two of the next characters is a partial accept, which does not end the tracking.
 """
@@ -30,7 +30,7 @@ from foretype_client.feedback.events import (
     PartiallyAccepted,
     Taken,
 )
-from foretype_client.feedback.visible_suggestion import Offer, is_typing, result_digest, step
+from foretype_client.feedback.visible_suggestion import VisibleSuggestion, is_typing, result_digest, step
 from foretype_client.flow.type_through import Place, Strand
 from foretype_client.policy.switches import Switches
 
@@ -44,9 +44,9 @@ __all__ = [
     "Feedback",
     "FeedbackEvent",
     "Graft",
-    "Offer",
     "PartiallyAccepted",
     "Taken",
+    "VisibleSuggestion",
 ]
 
 _REOFFER_S: Final = 600.0
@@ -67,7 +67,7 @@ class _Past(NamedTuple):
     """A suggestion that is not visible any more, for reports that come late."""
 
     taken: bool
-    offer: Offer
+    offer: VisibleSuggestion
     ended_s: float
     rejections: tuple[_Refusal, ...]
 
@@ -83,7 +83,7 @@ class Feedback:
     def __init__(self, *, display_ms: float = 750.0, reoffer_s: float = _REOFFER_S) -> None:
         self._display_s = display_ms / 1000
         self._reoffer_s = reoffer_s
-        self._offers: dict[str, Offer] = {}
+        self._offers: dict[str, VisibleSuggestion] = {}
         self._ended: OrderedDict[str, _Past] = OrderedDict()
         self._rejected: OrderedDict[_Refusal, _Rejection] = OrderedDict()
         self._grafts: list[Graft] = []
@@ -97,7 +97,7 @@ class Feedback:
         grafts, self._grafts = self._grafts, []
         return grafts
 
-    def visible(self, uri: str) -> Offer | None:
+    def visible(self, uri: str) -> VisibleSuggestion | None:
         """The suggestion that the editor was last given for `uri`, unless something has ended it since."""
         return self._offers.get(uri)
 
@@ -124,7 +124,7 @@ class Feedback:
             offer = None
         if offer is None:
             strand = Strand(place, text)
-            offer = Offer(id, session, strand, place, text, offset, replaces, source, now)
+            offer = VisibleSuggestion(id, session, strand, place, text, offset, replaces, source, now)
             self._offers[snapshot.uri] = offer
         else:
             typed = offer.strand.typed(place) or 0
@@ -247,17 +247,17 @@ class Feedback:
         # Typed on past the point of rejection, the line has changed, and the text may be right after all.
         return len(place.line_prefix) <= rejection.line_prefix_chars
 
-    def _by_id(self, id: str) -> Offer | None:
+    def _by_id(self, id: str) -> VisibleSuggestion | None:
         return next((offer for offer in self._offers.values() if offer.id == id), None)
 
-    def _settle(self, offer: Offer, now: float, *, sure: bool = False) -> list[FeedbackEvent]:
+    def _settle(self, offer: VisibleSuggestion, now: float, *, sure: bool = False) -> list[FeedbackEvent]:
         if offer.displayed or (now - offer.offered_s < self._display_s and not sure):
             return []
         offer.displayed = True
         return [_displayed(offer, DisplaySource.INFERRED, offer.offered_s)]
 
     def _partial(
-        self, offer: Offer, start: int, before: int, added: int, *, inferred: bool, now: float
+        self, offer: VisibleSuggestion, start: int, before: int, added: int, *, inferred: bool, now: float
     ) -> FeedbackEvent:
         """A part of `added` characters that begins at `before` in the strand, and at `start` in the document."""
         kind, lines = offer.part(before, added)
@@ -275,7 +275,9 @@ class Feedback:
             inferred=inferred,
         )
 
-    def _take(self, offer: Offer, how: Taken, now: float, start: int = 0, added: str = "") -> list[FeedbackEvent]:
+    def _take(
+        self, offer: VisibleSuggestion, how: Taken, now: float, start: int = 0, added: str = ""
+    ) -> list[FeedbackEvent]:
         """The whole of it is in the document; `added` is what was taken, at `start`, by this last accept."""
         # Taken means seen, however short it was visible.
         events = self._settle(offer, now, sure=how is not Taken.TYPED)
@@ -283,7 +285,7 @@ class Feedback:
         return [*events, self._accepted(offer, how, now, start, added)]
 
     def _accepted(
-        self, offer: Offer, how: Taken, now: float, start: int, added: str, *, late: bool = False
+        self, offer: VisibleSuggestion, how: Taken, now: float, start: int, added: str, *, late: bool = False
     ) -> Accepted:
         # What was reported part by part before does not count again.
         added = added[max(0, offer.accepted - (len(offer.strand.text) - len(added))) :] if offer.reports else added
@@ -303,12 +305,12 @@ class Feedback:
             late=late,
         )
 
-    def _graft(self, offer: Offer, start: int, text: str, now: float) -> None:
+    def _graft(self, offer: VisibleSuggestion, start: int, text: str, now: float) -> None:
         if text:
             self._grafts.append(Graft(offer.id, offer.session, offer.place.uri, start, text, now))
             del self._grafts[:-_GRAFTS_KEPT]
 
-    def _end(self, offer: Offer, reason: EndReason, now: float) -> list[FeedbackEvent]:
+    def _end(self, offer: VisibleSuggestion, reason: EndReason, now: float) -> list[FeedbackEvent]:
         rejected = offer.displayed and reason in (EndReason.DIVERGED, EndReason.LEFT)
         keys: tuple[_Refusal, ...] = ()
         if rejected:
@@ -335,7 +337,9 @@ class Feedback:
             )
         ]
 
-    def _forget(self, offer: Offer, now: float, *, taken: bool, rejections: tuple[_Refusal, ...] = ()) -> None:
+    def _forget(
+        self, offer: VisibleSuggestion, now: float, *, taken: bool, rejections: tuple[_Refusal, ...] = ()
+    ) -> None:
         del self._offers[offer.place.uri]
         offer.before = offer.after = ""
         self._ended[offer.id] = _Past(taken, offer, now, rejections)
@@ -343,7 +347,7 @@ class Feedback:
             self._ended.popitem(last=False)
 
 
-def _displayed(offer: Offer, by: DisplaySource, at_s: float) -> Displayed:
+def _displayed(offer: VisibleSuggestion, by: DisplaySource, at_s: float) -> Displayed:
     text = offer.strand.text
     return Displayed(
         id=offer.id,

@@ -12,7 +12,7 @@ from foretype_context.text.strings import common_prefix
 from foretype_client.feedback.events import AcceptKind, DisplaySource
 from foretype_client.flow.type_through import Place, Strand
 
-__all__ = ["Offer", "is_typing", "result_digest", "step"]
+__all__ = ["VisibleSuggestion", "is_typing", "result_digest", "step"]
 
 _BEFORE_CHARS: Final = 200
 _AFTER_CHARS: Final = 64
@@ -21,7 +21,7 @@ _CLOSED_BY_EDITOR: Final = frozenset(")]}>\"'`")
 
 
 @dataclass(slots=True)
-class Offer:
+class VisibleSuggestion:
     """The suggestion that is visible in one document.
 
     Attributes:
@@ -92,7 +92,7 @@ def result_digest(place: Place, text: str) -> bytes:
     return blake2b((place.line_prefix + text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def step(offer: Offer, snapshot: Snapshot) -> tuple[int, int] | None:
+def step(offer: VisibleSuggestion, snapshot: Snapshot) -> tuple[int, int] | None:
     """How far a change went along with the offer: (characters of it now typed, characters inserted); None if it diverged."""
     text, offset = snapshot.text, offer.offset
     if text[max(0, offset - _BEFORE_CHARS) : offset] != offer.before:

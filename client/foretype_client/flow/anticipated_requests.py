@@ -56,7 +56,7 @@ class AnticipatedRequests:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Wait until no task is left; whoever closes has superseded what they wait for."""
+        """Wait until no task is left; the caller has superseded what they wait for."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _ask(self, document: TrackedDocument, question: Question) -> None:

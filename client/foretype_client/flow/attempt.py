@@ -17,8 +17,8 @@ from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.flow.collaborators import Collaborators
-from foretype_client.flow.inflight import Flight, Ripe, ripe
-from foretype_client.flow.open_documents import Sorted, TrackedDocument
+from foretype_client.flow.inflight import Flight, ReadyText, ripe
+from foretype_client.flow.open_documents import SortedRequests, TrackedDocument
 from foretype_client.flow.planning import Draft, Planner, call_of
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Outcome, Suggestion
@@ -116,11 +116,11 @@ class Attempt:
         self._shared.requests.drop(diverged)
         return None
 
-    def _sorted(self) -> Sorted:
+    def _sorted(self) -> SortedRequests:
         """The document's requests; one that was sent for this very place knew nothing of a popup's item, and must agree with it."""
         fitting, diverged = self._document.sort(self._question.place)
         if not (item := self._question.selected_rest()):
-            return Sorted(fitting, diverged)
+            return SortedRequests(fitting, diverged)
         kept: list[Flight] = []
         for flight in fitting:
             text = flight.strand.text
@@ -128,7 +128,7 @@ class Attempt:
                 kept.append(flight)
             elif flight.wanted:
                 diverged.append(flight)
-        return Sorted(kept, diverged)
+        return SortedRequests(kept, diverged)
 
     def _asked_here(self, flight: Flight) -> bool:
         """Whether a request is the one that this question would send: sent early, or for a question at the same place."""
@@ -142,8 +142,9 @@ class Attempt:
         if rest is None or flight.id in self._judged:
             return math.inf
         own = flight is self._own
-        state = ripe(flight, rest, now, self._shared.options.answer)
-        if isinstance(state, Ripe) and (state.text or flight.complete):
+        wanted = self._question.least is None
+        state = ripe(flight, rest, now, self._shared.options.answer, wanted=wanted)
+        if isinstance(state, ReadyText) and (state.text or flight.complete):
             judged = self._shared.answers.from_flight(self._document, self._question, flight, state, own=own, now=now)
             if isinstance(judged, Suggestion):
                 return judged

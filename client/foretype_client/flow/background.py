@@ -146,7 +146,7 @@ class Background:
             return None
         least = self._switches.least(profile)
         if least is not None and least.shows_nothing:
-            return None  # who asks for a suggestion waits for it; computing for every rest would warm the machine, not the cache
+            return None  # a user who asks for a suggestion waits for it; computing for every rest would warm the machine, not the cache
         planner = self._shared.planner_for(profile)
         return None if planner is None else (profile, planner)
 

@@ -17,13 +17,13 @@ from foretype_wire.messages import Finish, Usage
 
 from foretype_client.flow.type_through import Place, Strand
 
-__all__ = ["CacheStatistics", "CompletionCache", "Entry", "Hit"]
+__all__ = ["CacheHit", "CacheStatistics", "CachedAnswer", "CompletionCache"]
 
 ENTRIES_MAX: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CachedAnswer:
     """One answer of the gateway, as generated (post-processing reads the live document, so it runs at each hit).
 
     Attributes:
@@ -50,10 +50,10 @@ class Entry:
         return self.finish in (Finish.END_OF_MIDDLE, Finish.STOP)
 
 
-class Hit(NamedTuple):
+class CacheHit(NamedTuple):
     """An entry that answers at the place asked for, with what is left of it to insert there."""
 
-    entry: Entry
+    entry: CachedAnswer
     rest: str
 
 
@@ -72,11 +72,11 @@ class CompletionCache:
         if entries_max < 1:
             raise ValueError(f"entries_max must be at least 1, not {entries_max}")
         self._entries_max = entries_max
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._entries: OrderedDict[str, CachedAnswer] = OrderedDict()
         self._rows: dict[bytes, list[str]] = {}
         self._hits = self._misses = self._evicted = 0
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: CachedAnswer) -> None:
         """Remember `entry`, in place of what was known at the same place, unless that is the same text and more of it."""
         self._drop(entry.request_id)
         for other in list(self._at(entry.strand.place)):
@@ -94,21 +94,21 @@ class CompletionCache:
             self._drop(next(iter(self._entries)))
             self._evicted += 1
 
-    def get(self, place: Place) -> Hit | None:
+    def get(self, place: Place) -> CacheHit | None:
         """The newest entry that has something to insert at `place`; else one that knows that nothing comes there.
 
         An empty `rest` is an answer only where the request was made exactly at `place`: the model was asked there and said
         nothing. After typing to the end of a suggestion it was not asked yet.
         """
-        nothing: Hit | None = None
+        nothing: CacheHit | None = None
         for entry in self._at(place):
             rest = entry.strand.rest_at(place)
             if rest:
                 self._hits += 1
                 self._entries.move_to_end(entry.request_id)
-                return Hit(entry, rest)
+                return CacheHit(entry, rest)
             if rest == "" and nothing is None and entry.whole and not entry.strand.text:
-                nothing = Hit(entry, rest)
+                nothing = CacheHit(entry, rest)
         if nothing is None:
             self._misses += 1
         else:
@@ -126,7 +126,7 @@ class CompletionCache:
     def statistics(self) -> CacheStatistics:
         return CacheStatistics(len(self._entries), len(self._rows), self._hits, self._misses, self._evicted)
 
-    def _at(self, place: Place) -> Iterator[Entry]:
+    def _at(self, place: Place) -> Iterator[CachedAnswer]:
         for request_id in reversed(self._rows.get(place.key, [])):
             entry = self._entries[request_id]
             if entry.strand.place.profile == place.profile:

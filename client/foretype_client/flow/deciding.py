@@ -21,13 +21,13 @@ from foretype_client.flow.planning import Planner
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
 from foretype_client.flow.type_through import Place
-from foretype_client.policy.trigger import Ask, Decision, PolicyState, Skip, SkipReason, Trigger, Wait
+from foretype_client.policy.trigger import Decision, EditorRequest, PolicyState, Skip, SkipReason, Trigger, Wait
 
 __all__ = ["Deciding", "Searching"]
 
 
 class Searching(NamedTuple):
-    """The local candidate is not found yet: look again when whoever waits has had a turn.
+    """The local candidate is not found yet: look again after other tasks of the event loop have run.
 
     Attributes:
         otherwise: why there is nothing, or the attempt to make, should none be found.
@@ -39,7 +39,7 @@ class Searching(NamedTuple):
 
 
 class Deciding:
-    """Decides for the documents of one flow."""
+    """Decides what each question gets, for the documents of one flow."""
 
     def __init__(self, shared: Collaborators) -> None:
         self._shared = shared
@@ -146,11 +146,11 @@ class Deciding:
             return Outcome.LOW_CONFIDENCE  # whatever the model says, it would not be shown
         return Outcome.SELECTED_MISMATCH if question.selected_rest() is None else None
 
-    def _ask(self, document: TrackedDocument, question: Question) -> Ask:
+    def _ask(self, document: TrackedDocument, question: Question) -> EditorRequest:
         snapshot, offset = question.snapshot, question.offset
         right = snapshot.text[offset : snapshot.line_end(snapshot.line_of(offset))]
         options = self._shared.policy.options
-        return Ask(
+        return EditorRequest(
             trigger=question.trigger,
             left=question.place.line_prefix,
             right=right,

@@ -73,7 +73,7 @@ def _source(source: Source) -> dict[str, object]:
 
 
 class Explanations:
-    """The last suggestions and the requests behind them, for whoever asks why one says what it says."""
+    """The last suggestions and the requests behind them, to explain why one says what it says."""
 
     def __init__(self) -> None:
         self._flights: OrderedDict[str, Flight] = OrderedDict()

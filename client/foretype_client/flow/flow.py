@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from foretype_context.finish.post_processing import finish as finish_text
 from foretype_context.prompt.profile import Profile
@@ -38,13 +38,13 @@ from foretype_client.flow.planning import PlanBook, Planner
 from foretype_client.flow.question import Question
 from foretype_client.flow.requests import Requests
 from foretype_client.flow.suggestion import (
+    FlowCounters,
     FlowState,
     FlowStatus,
     Origin,
     Outcome,
     SelectedCompletion,
     Suggestion,
-    Tally,
 )
 from foretype_client.policy.trigger import Policy, SkipReason, Trigger
 from foretype_client.ports import Clock, Gateway
@@ -62,6 +62,9 @@ __all__ = [
     "Suggestion",
     "Trigger",
 ]
+
+_PREPARE_S: Final = 0.1
+"""After a document was opened: behind what an editor opens with it, and before anybody has typed in it."""
 
 
 class CompletionFlow:
@@ -130,7 +133,8 @@ class CompletionFlow:
         self._observer = observer
         self._habits = habits
         self._documents: dict[str, TrackedDocument] = {}
-        self._tally = Tally()
+        self._tally = FlowCounters()
+        self._preparing: asyncio.TimerHandle | None = None
         self._closed = False
 
     def document_opened(self, snapshot: Snapshot) -> None:
@@ -138,6 +142,14 @@ class CompletionFlow:
         if self._observer is not None:
             self._observer.changed(snapshot)
         self.learn(snapshot.uri, snapshot.text)
+        self._prepare_soon(snapshot.uri)
+
+    def _prepare_soon(self, uri: str) -> None:
+        """Of documents that are opened one after another, the last is the one that is looked at."""
+        if self._preparing is not None:
+            self._preparing.cancel()
+        loop = asyncio.get_running_loop()
+        self._preparing = loop.call_later(_PREPARE_S, self._shared.answers.prepare, uri)
 
     def learn(self, uri: str, text: str) -> None:
         """A file of the user's that the local candidate may draw on; open documents are learned by themselves."""
@@ -257,6 +269,8 @@ class CompletionFlow:
     async def close(self) -> None:
         """Answer every waiting question with nothing, cancel every request, and wait until nothing runs."""
         self._closed = True
+        if self._preparing is not None:
+            self._preparing.cancel()
         self._background.close()
         for uri, document in self._documents.items():
             self._let_go(document)

@@ -12,13 +12,13 @@ from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Delta, Done, Finish, RequestClass
 
-from foretype_client.flow.cache import Entry
+from foretype_client.flow.cache import CachedAnswer
 from foretype_client.flow.planning import Draft
 from foretype_client.flow.type_through import Strand
 from foretype_client.ports import CompletionStream
 from foretype_client.sources.all_sources import SourceNote
 
-__all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]
+__all__ = ["AnswerRules", "Flight", "ReadyText", "ripe"]
 
 _WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
 _GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
@@ -27,20 +27,22 @@ _WHOLE_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP)
 
 
 class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
-    """When a stream has enough text to answer an editor, which cannot be streamed to (design, section 3).
+    """When a stream has enough text to answer an editor, which cannot be streamed to.
 
     Attributes:
         block_lines: a multi-line suggestion is answered as soon as it has this many lines that say something.
         answer_after_first_ms: after the first token, answer this late with what is whole: lines, else words.
+        wanted_after_first_ms: the same where no confidence is asked for, so that more text cannot make an answer unwanted.
     """
 
     block_lines: int = 3
     answer_after_first_ms: float = 250.0
+    wanted_after_first_ms: float = 250.0
 
     @classmethod
     def growing(cls) -> AnswerRules:
         """For an editor that asks again when it is told that a suggestion grew: its beginning need not wait for its end."""
-        return cls(answer_after_first_ms=25.0)
+        return cls(answer_after_first_ms=25.0, wanted_after_first_ms=0.0)
 
 
 @dataclass(slots=True)
@@ -151,21 +153,23 @@ class Flight:
                 timings["network"] = max(0.0, ttft_ms - inside_ms)
         return timings
 
-    def entry(self) -> Entry | None:
+    def entry(self) -> CachedAnswer | None:
         """What of an ended flight the cache may keep: all of it, or the whole lines of one that was cut short."""
         if self.class_ is RequestClass.WARM:
             return None  # a single token, asked for so that the prompt is computed
         mean = self.mean_logprob
         if self.done is not None and self.complete:
-            return Entry(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage, self.ahead)
+            return CachedAnswer(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage, self.ahead)
         lines = self.so_far(self.strand.text)
         if not lines.strip():
             return None
         usage = None if self.done is None else self.done.usage
-        return Entry(self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage, self.ahead)
+        return CachedAnswer(
+            self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage, self.ahead
+        )
 
 
-class Ripe(NamedTuple):
+class ReadyText(NamedTuple):
     """Text to answer with; `final` when more would not change it. Whole lines end in their line breaks if not final."""
 
     text: str
@@ -173,34 +177,40 @@ class Ripe(NamedTuple):
     kind: SuggestionKind
 
 
-def ripe(flight: Flight, rest: str, now: float, rules: AnswerRules) -> Ripe | float | None:
+def ripe(
+    flight: Flight, rest: str, now: float, rules: AnswerRules, *, wanted: bool = False
+) -> ReadyText | float | None:
     """Whether `rest`, what a flight has for the place asked about, is enough to answer with.
+
+    Args:
+        wanted: whatever it says is shown, however unsure the model is.
 
     Returns:
         The text to answer with; or the time (monotonic seconds) at which to look again if nothing comes before; or None
         when only more text, or the end, can tell.
     """
     if not flight.running:
-        return Ripe(flight.so_far(rest), flight.whole, flight.kind)
+        return ReadyText(flight.so_far(rest), flight.whole, flight.kind)
     if flight.first_s is None:
         return None
     if flight.kind not in _BLOCKS:
         line, newline, _ = rest.partition("\n")
         if newline:
-            return Ripe(line, True, flight.kind)
+            return ReadyText(line, True, flight.kind)
     elif (lines := _first_lines(rest, rules.block_lines)) is not None:
-        return Ripe(lines, False, flight.kind)
-    answer_s = flight.first_s + rules.answer_after_first_ms / 1000
+        return ReadyText(lines, False, flight.kind)
+    after_ms = rules.wanted_after_first_ms if wanted else rules.answer_after_first_ms
+    answer_s = flight.first_s + after_ms / 1000
     if now < answer_s:
         return answer_s
     lines = flight.so_far(rest)
     if lines.strip():
-        return Ripe(lines, False, flight.kind)
+        return ReadyText(lines, False, flight.kind)
     words = _WORDS.match(rest)
     if words is None or not words[1].strip():
         return None
     # The beginning of one line is all there is, whatever was asked for.
-    return Ripe(words[1].rstrip(), False, SuggestionKind.LINE if flight.kind in _BLOCKS else flight.kind)
+    return ReadyText(words[1].rstrip(), False, SuggestionKind.LINE if flight.kind in _BLOCKS else flight.kind)
 
 
 def _first_lines(text: str, count: int) -> str | None:

@@ -10,11 +10,11 @@ from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.candidates import LocalModel
-from foretype_client.feedback.feedback import Feedback, FeedbackEvent, Offer
+from foretype_client.feedback.feedback import Feedback, FeedbackEvent, VisibleSuggestion
 from foretype_client.flow.cache import CompletionCache
-from foretype_client.flow.inflight import Flight, Ripe
+from foretype_client.flow.inflight import Flight, ReadyText
 from foretype_client.flow.judgement import Candidate, Finisher, SyntaxFilter, judge
-from foretype_client.flow.open_documents import Shown, TrackedDocument
+from foretype_client.flow.open_documents import LastAnswer, TrackedDocument
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.flow.type_through import Strand
@@ -95,7 +95,7 @@ class Answers:
         document: TrackedDocument,
         question: Question,
         flight: Flight,
-        ripe: Ripe,
+        ripe: ReadyText,
         *,
         own: bool,
         now: float,
@@ -144,6 +144,11 @@ class Answers:
         if self._local is not None:
             self._local.learn(uri, text)
 
+    def prepare(self, uri: str) -> None:
+        """A document was opened and is about to be typed in."""
+        if self._local is not None:
+            self._local.prepare(uri)
+
     def grown(self, document: TrackedDocument, flight: Flight, now: float) -> Suggestion | None:
         """The visible suggestion, if its request has made it longer and nothing was typed since it was answered."""
         shown = document.shown
@@ -163,7 +168,7 @@ class Answers:
         shown.grown = judged.text
         return judged
 
-    def _offer_of(self, document: TrackedDocument) -> Offer | None:
+    def _offer_of(self, document: TrackedDocument) -> VisibleSuggestion | None:
         offer = self._feedback.visible(document.snapshot.uri)
         shown = document.shown
         return offer if offer is not None and shown is not None and offer.id == shown.suggestion.id else None
@@ -180,7 +185,7 @@ class Answers:
         return msgspec.structs.replace(judged, logprob=math.log(found.confidence))
 
     def _judge_visible(
-        self, shown: Shown, question: Question, text: str, final: bool, now: float, *, settled: bool = False
+        self, shown: LastAnswer, question: Question, text: str, final: bool, now: float, *, settled: bool = False
     ) -> Suggestion | Outcome:
         was = shown.suggestion
         candidate = Candidate(
@@ -210,7 +215,7 @@ class Answers:
         now: float,
     ) -> Suggestion:
         """Note that `suggestion` is the answer, and is visible from now on."""
-        document.shown = Shown(suggestion, question, raw, flight, kind, suggestion.text)
+        document.shown = LastAnswer(suggestion, question, raw, flight, kind, suggestion.text)
         events = self._feedback.offered(
             suggestion.id,
             question.snapshot,

@@ -16,16 +16,16 @@ from foretype_client.flow.suggestion import Suggestion
 from foretype_client.flow.type_through import Place, Strand
 from foretype_client.sources.all_sources import Gathered
 
-__all__ = ["Shown", "Sorted", "TrackedDocument"]
+__all__ = ["LastAnswer", "SortedRequests", "TrackedDocument"]
 
 _HEAD_CHARS: Final = 8_192
 _LOOK_CHARS: Final = 256
 _HARMLESS: Final = frozenset({"generated", "lock file"})
-"""Not worth showing as context to others, but whoever edits one may be helped."""
+"""Not worth showing as context to others, but a user who edits one may be helped."""
 
 
 @dataclass(slots=True)
-class Shown:
+class LastAnswer:
     """The last answer for a document: the raw text that it is part of lets it grow."""
 
     suggestion: Suggestion
@@ -36,7 +36,7 @@ class Shown:
     grown: str
 
 
-class Sorted(NamedTuple):
+class SortedRequests(NamedTuple):
     """The requests of a document, seen from one place: those that may still answer there, and those that cannot."""
 
     fitting: list[Flight]
@@ -63,7 +63,7 @@ class TrackedDocument:
     asked_s: float = -math.inf
     flights: list[Flight] = field(default_factory=list[Flight])
     waiting: Question | None = None
-    shown: Shown | None = None
+    shown: LastAnswer | None = None
     gathered: Gathered = field(default_factory=Gathered)
     before: str = ""
     head: tuple[str, str] | None = None
@@ -98,7 +98,7 @@ class TrackedDocument:
         if self.waiting is not None:
             self.waiting.wake.set()
 
-    def sort(self, place: Place) -> Sorted:
+    def sort(self, place: Place) -> SortedRequests:
         """Requests that may still answer at `place`, newest first, and those wanted ones that the user has left behind."""
         fitting: list[Flight] = []
         diverged: list[Flight] = []
@@ -109,7 +109,7 @@ class TrackedDocument:
                     fitting.append(flight)
             elif flight.wanted:
                 diverged.append(flight)
-        return Sorted(fitting, diverged)
+        return SortedRequests(fitting, diverged)
 
     def reason_excluded(self, snapshot: Snapshot) -> str | None:
         """Why this file is never sent, or None. Looks at its name and its first characters, again when those change."""

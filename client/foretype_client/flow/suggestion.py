@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from foretype_wire.messages import Finish, Usage
 
-__all__ = ["FlowState", "FlowStatus", "Origin", "Outcome", "SelectedCompletion", "Suggestion", "Tally"]
+__all__ = ["FlowCounters", "FlowState", "FlowStatus", "Origin", "Outcome", "SelectedCompletion", "Suggestion"]
 
 
 class Origin(StrEnum):
@@ -117,7 +117,7 @@ class FlowStatus(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class FlowCounters:
     """Counters behind a status."""
 
     counts: Counter[str] = field(default_factory=Counter[str])

@@ -11,15 +11,15 @@ __all__ = ["Switches"]
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Parts of the policy; the defaults are what a replay with and without each has justified (decision 0010).
+    """Parts of the client's policy, each a boolean; a replay with and without each justified its default.
 
     Attributes:
         adaptive_debounce: the user's own rejections lengthen the debounce, acceptances shorten it.
         skip_deletions: a change that only deletes is no reason to ask the gateway.
         remember_rejections: what the user refused at a place is not offered there again.
         speculative: what comes after a suggestion is asked for while it is still looked at.
-        preload: the prompt of a place where the cursor rests is computed before anybody types there; None: where the gateway
-            is private, so that nobody else waits for it.
+        preload: the prompt of a place where the cursor rests is computed before anybody types there. Unset: where the
+            gateway is private, so that nobody else waits for it.
         drop_broken: what would add an error of syntax to the file is cut back to what does not, or not shown.
         learn_showing: from when on the local candidate is shown is learned from what the user takes, by language, on this machine.
         unsure: what the model says is shown even where it is less sure than its profile asks for.

@@ -18,8 +18,8 @@ from foretype_context.syntax.brackets import Within
 from foretype_client.policy.switches import Switches
 
 __all__ = [
-    "Ask",
     "Decision",
+    "EditorRequest",
     "Now",
     "Policy",
     "PolicyOptions",
@@ -64,7 +64,7 @@ class SkipReason(StrEnum):
     PAUSED = "paused"
 
 
-class Ask(NamedTuple):
+class EditorRequest(NamedTuple):
     """One request of an editor, as policy sees it.
 
     Attributes:
@@ -169,12 +169,12 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy:
-    """The rules of design section 6, over injected time."""
+    """When a keystroke becomes a request, over injected time."""
 
     def __init__(self, options: PolicyOptions | None = None) -> None:
         self.options: PolicyOptions = options or PolicyOptions()
 
-    def decide(self, state: PolicyState, ask: Ask, now: float) -> Decision:
+    def decide(self, state: PolicyState, ask: EditorRequest, now: float) -> Decision:
         """What to do with `ask` at `now` (monotonic seconds)."""
         if (reason := self._obstacle(state, ask, now)) is not None:
             return Skip(reason)
@@ -205,7 +205,7 @@ class Policy:
         """The state after the gateway asked to be left alone for a while."""
         return state._replace(paused_until_s=max(state.paused_until_s, now + retry_after_ms / 1000))
 
-    def _obstacle(self, state: PolicyState, ask: Ask, now: float) -> SkipReason | None:
+    def _obstacle(self, state: PolicyState, ask: EditorRequest, now: float) -> SkipReason | None:
         if ask.excluded is not None:
             return SkipReason.EXCLUDED
         if ask.characters > self.options.file_chars_max:

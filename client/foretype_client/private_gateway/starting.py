@@ -29,7 +29,7 @@ from foretype_client.errors import GatewayStartError
 from foretype_client.ports import Clock, Endpoint
 from foretype_client.private_gateway.finding import chosen_profile, default_state_dir, find_gateway
 
-__all__ = ["LOG_NAME", "ensure_gateway", "replace_gateway"]
+__all__ = ["LOG_NAME", "START_TIMEOUT_S", "ensure_gateway", "replace_gateway"]
 
 _REFUSED: Final = 2
 """Exit status of a gateway whose configuration cannot be used; its last line says why."""
@@ -37,7 +37,10 @@ _SAID: Final = "foretype serve: "
 _COMMAND: Final = (sys.executable, "-P", "-m", "foretype_backend", "serve")
 _LOCK: Final = "gateway.lock"
 LOG_NAME: Final = "gateway.log"
+START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.05
+_LOOK_S: Final = 0.01
+"""Between two looks at whether the child has written its file: a look is cheaper than what it may make somebody wait."""
 _LOG_LIMIT_BYTES: Final = 1 << 20
 _TAIL_LINES: Final = 12
 
@@ -51,7 +54,7 @@ async def ensure_gateway(
     *,
     model: Path | None = None,
     clock: Clock,
-    timeout_s: float = 60.0,
+    timeout_s: float = START_TIMEOUT_S,
     linger_s: float | None = None,
     command: Sequence[str] = _COMMAND,
     arguments: Sequence[str] = (),
@@ -169,7 +172,23 @@ async def _start(
             child.terminate()
             words = await asyncio.to_thread(_tail, log, log_start)
             raise GatewayStartError(f"the gateway was not ready in time and was stopped\n{words}\nfull log: {log}")
-        await asyncio.sleep(_POLL_S)
+        await _changed(state_dir / FILE_NAME, child)
+
+
+async def _changed(file: Path, child: subprocess.Popen[bytes]) -> None:
+    """For a short while, until the file is another one: asking its writer takes a hundred times as long as looking at it."""
+    before = _written_ns(file)
+    for _ in range(round(_POLL_S / _LOOK_S)):
+        await asyncio.sleep(_LOOK_S)
+        if _written_ns(file) != before or child.returncode is not None:
+            return
+
+
+def _written_ns(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _spawn(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]:

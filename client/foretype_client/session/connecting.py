@@ -13,9 +13,18 @@ from foretype_wire.credentials import is_loopback, without_credentials
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
 
-__all__ = ["Backoff", "check_url", "http_base", "is_loopback", "mapped", "without_credentials"]
+__all__ = ["Backoff", "as_gateway_gone", "check_url", "gateways_in", "http_base", "is_loopback", "without_credentials"]
 
-_CREDENTIAL_CODES: Final = frozenset({401, 403, 4401, 4403})
+_REFUSED: Final = {
+    **dict.fromkeys(
+        (401, 4401),
+        "check the token: none came, or one that is wrong, expired or revoked (--token-file, FORETYPE_TOKEN, an editor's tokenFile)",
+    ),
+    **dict.fromkeys(
+        (403, 4403),
+        "it serves nobody under this name; gateway.hosts of its profile lists the names that a URL may have",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,20 @@ def check_url(url: str) -> str:
         good = False
     if not good:
         told = without_credentials(url)
-        raise ValueError(f"gateway {told!r} is not a WebSocket URL; it looks like ws://127.0.0.1:8765/v1/stream")
+        raise ValueError(f"gateway {told!r} is not a WebSocket URL; it looks like ws://127.0.0.1:7878/v1/stream")
     return url
+
+
+def gateways_in(text: str) -> tuple[str, ...]:
+    """The URLs of one gateway or, between spaces, of several.
+
+    Raises:
+        ValueError: one of them is not the WebSocket URL of a gateway, or stands there twice.
+    """
+    found = tuple(check_url(url) for url in text.split()) or (check_url(text),)
+    if len(set(found)) < len(found):
+        raise ValueError("a gateway is named twice; name each one once")
+    return found
 
 
 def http_base(url: str) -> str:
@@ -57,19 +78,19 @@ def http_base(url: str) -> str:
 
 
 @contextmanager
-def mapped() -> Generator[None]:
+def as_gateway_gone() -> Generator[None]:
     """Whatever ends a connection comes out as `GatewayGoneError` with what a person can do about it."""
     try:
         yield
     except ConnectionClosed as error:
         code = None if error.rcvd is None else error.rcvd.code
-        if code in _CREDENTIAL_CODES:
-            raise GatewayGoneError(f"the gateway refused this client ({code}): check the token") from error
+        if code in _REFUSED:
+            raise GatewayGoneError(f"the gateway refused this client ({code}): {_REFUSED[code]}") from error
         raise GatewayGoneError(f"the connection to the gateway was lost: {error}") from error
     except InvalidStatus as error:
         status = error.response.status_code
-        if status in _CREDENTIAL_CODES:
-            raise GatewayGoneError(f"the gateway refused this client ({status}): check the token") from error
+        if status in _REFUSED:
+            raise GatewayGoneError(f"the gateway refused this client ({status}): {_REFUSED[status]}") from error
         raise GatewayGoneError(
             f"the gateway answered {status} instead of opening a WebSocket: check the URL"
         ) from error

@@ -43,7 +43,7 @@ from websockets.exceptions import ConnectionClosed
 
 from foretype_client.ports import Clock, Endpoint
 from foretype_client.session.answer_stream import AnswerStream, with_network
-from foretype_client.session.connecting import Backoff, check_url, is_loopback, mapped, without_credentials
+from foretype_client.session.connecting import Backoff, as_gateway_gone, check_url, is_loopback, without_credentials
 from foretype_client.session.tokenizers import TokenizerStore
 
 __all__ = ["EditAnswer", "Session", "SessionStatistics"]
@@ -151,9 +151,12 @@ class Session:
         self._guards: dict[str, asyncio.TimerHandle] = {}
         self._outgoing = asyncio.Event()
         self._drained = asyncio.Event()
+        self._grace: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connections = self._failures = self._sent_bytes = self._received_bytes = 0
+        self._connection_now: ClientConnection | None = None
+        self._leaving = False
         self._past = (0, 0, 0, 0, 0)
         self._last_error = ""
         self._told = False
@@ -197,6 +200,34 @@ class Session:
             with suppress(asyncio.CancelledError):
                 await task
 
+    def move(self, grace_s: float) -> None:
+        """Go to where `locate` says now, as soon as nothing runs, or when the grace is over."""
+        self._leaving = True
+        if self._streams:
+            self._drain_within(grace_s)
+        else:
+            self._drained.set()
+
+    def abandon(self, reason: str) -> None:
+        """Give the connection up at once, as one that is lost, and connect anew."""
+        if self._connection_now is not None:
+            _logger.info("%s: the connection is given up", reason)
+            self._connection_now.transport.abort()
+
+    async def ping(self, timeout_s: float) -> bool:
+        """Whether the gateway answers in time; True also where there is no connection to ask over."""
+        connection = self._connection_now
+        if connection is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await (await connection.ping())
+        except ConnectionClosed:
+            return True  # known already
+        except TimeoutError:
+            return False
+        return True
+
     # The port
 
     @property
@@ -211,8 +242,9 @@ class Session:
 
     @property
     def connected(self) -> bool:
-        """Whether this connection's gateway took us in: it sent its profile, and does not go away."""
-        return self._protocol.state is State.OPEN and self._protocol.profile is not None
+        """Whether this connection's gateway took us in: it sent its profile, and neither it nor we go away."""
+        staying = self._protocol.state is State.OPEN and not self._drained.is_set()
+        return staying and self._protocol.profile is not None
 
     def complete(self, call: Complete[Segment]) -> AnswerStream[Delta]:
         stream = AnswerStream[Delta](call.id, self._cancel)
@@ -339,7 +371,7 @@ class Session:
             case Goaway():
                 _logger.info("the gateway goes away in %s ms", event.grace_ms)
                 grace_ms = event.grace_ms if 0 <= event.grace_ms <= _MAX_GRACE_MS else 0.0
-                asyncio.get_running_loop().call_later(grace_ms / 1e3, self._drained.set)
+                self._drain_within(grace_ms / 1e3)
             case Refused():
                 _logger.warning("the gateway refused a message: %s", event.error)
             case BadFrame():
@@ -351,6 +383,8 @@ class Session:
             guard.cancel()
         if (stream := self._streams.pop(id, None)) is not None:
             stream.put(end)
+        if self._leaving and not self._streams:
+            self._drained.set()
 
     # The connection
 
@@ -364,7 +398,8 @@ class Session:
                 self._last_error = reason
                 self._failures += 1
                 self._lose(reason)
-                delay_s = self._backoff.delay_s(attempt, self._rng)
+                delay_s = 0.0 if self._leaving else self._backoff.delay_s(attempt, self._rng)
+                self._leaving = False
                 attempt += 1
                 _logger.info("%s; trying again in %.2f s", reason, delay_s)
                 await self._sleep(delay_s)
@@ -374,7 +409,7 @@ class Session:
     async def _connection(self) -> str:
         """Find the gateway and talk to it until the end; why it ended."""
         try:
-            with mapped():
+            with as_gateway_gone():
                 if self._locate is not None:
                     self._endpoint = await self._locate()
                 await self._converse()
@@ -395,7 +430,10 @@ class Session:
             proxy=None if is_loopback(url) else True,
         ) as connection:
             self._connections += 1
+            self._connection_now = connection
             self._drained.clear()
+            if self._grace is not None:  # of the connection before: this one is not to end by it
+                self._grace.cancel()
             self._protocol.hello(self.client_name, self.workspaces, self.user, self.knobs)
             self._pump()
             loop = asyncio.get_running_loop()
@@ -406,6 +444,7 @@ class Session:
                     self._protocol.receive_frame(frame)
                     self._pump()
             finally:
+                self._connection_now = None
                 for helper in helpers:
                     helper.cancel()
                 await asyncio.gather(*helpers, return_exceptions=True)
@@ -418,6 +457,9 @@ class Session:
                 for frame in self._protocol.data_to_send():
                     self._sent_bytes += len(frame)
                     await connection.send(frame)
+
+    def _drain_within(self, grace_s: float) -> None:
+        self._grace = asyncio.get_running_loop().call_later(grace_s, self._drained.set)
 
     async def _drain(self, connection: ClientConnection) -> None:
         """After `goaway`: close once nothing runs any more, or the grace is over."""

@@ -10,7 +10,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-import httpx
 from foretype_wire.credentials import is_loopback, without_credentials
 from foretype_wire.errors import TokenInClearError
 
@@ -23,7 +22,8 @@ __all__ = ["MAX_TOKENIZER_BYTES", "TokenizerStore"]
 MAX_TOKENIZER_BYTES: Final = 64 << 20
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
-_TIMEOUT: Final = httpx.Timeout(10.0, read=30.0)
+_TIMEOUT_S: Final = 10.0
+_READ_TIMEOUT_S: Final = 30.0
 
 
 class TokenizerStore:
@@ -55,11 +55,14 @@ class TokenizerStore:
         return path
 
     async def _download(self, endpoint: Endpoint, digest: str) -> bytes:
+        import httpx  # once per tokenizer and machine; no editor waits for its import otherwise
+
         url = f"{http_base(endpoint.url)}/v1/tokenizers/{digest}"
+        timeout = httpx.Timeout(_TIMEOUT_S, read=_READ_TIMEOUT_S)
         shown = without_credentials(url)
         try:
             async with (
-                httpx.AsyncClient(timeout=_TIMEOUT, trust_env=not is_loopback(url)) as client,
+                httpx.AsyncClient(timeout=timeout, trust_env=not is_loopback(url)) as client,
                 client.stream("GET", url, headers=endpoint.headers()) as response,
             ):
                 if response.status_code != 200:

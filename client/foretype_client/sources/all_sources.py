@@ -22,7 +22,7 @@ OWN: Final = "workspace"
 """Name of the source that needs no index."""
 
 RANKS: Final[Mapping[str, float]] = {"repository": 5.0, "imports": 4.0, "dependencies": 3.0, "recent": 2.0, "open": 1.0}
-"""What is kept first under budget (the issue's order: named by the imports, recently edited, then found); 0 for all others."""
+"""What is kept first under budget (named by the imports, recently edited, then found); 0 for all others."""
 
 
 class SourceNote(NamedTuple):

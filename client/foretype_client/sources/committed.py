@@ -54,7 +54,7 @@ class GitHead:
         return self._known[1]
 
     def _ask(self) -> str:
-        """The commit's id; nothing where there is no git, no commit, or no answer in time."""
+        """The commit's id; empty without git, without a commit, or without an answer in time."""
         if self._repository is None:
             return ""
         try:

@@ -25,7 +25,7 @@ from foretype_context.text.uris import path_of_uri
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import imports_of, is_followed
-from foretype_client.sources.resolving import Files, Resolver, Target
+from foretype_client.sources.resolving import FileTexts, ImportedFile, Resolver
 
 __all__ = ["OwnSource"]
 
@@ -60,7 +60,7 @@ class OwnSource:
     name: Final = "workspace"
 
     def __init__(self, roots: Sequence[Path], *, dependencies: bool, clock: Clock, globs: Sequence[str] = ()) -> None:
-        self._files = Files()
+        self._files = FileTexts()
         self._resolver = Resolver(dependencies=dependencies, clock=clock)
         self._clock = clock
         self._opened: OrderedDict[Path, None] = OrderedDict()
@@ -152,7 +152,7 @@ class OwnSource:
                 made.append((self._snippet(target, shown, score=min(used, 8) - at / 100), file))
         return sorted(made, key=lambda one: -one[0].score)
 
-    def _outlined(self, target: Target) -> tuple[str, Path]:
+    def _outlined(self, target: ImportedFile) -> tuple[str, Path]:
         """The outline of what is imported; where a package only passes it on, of the file that defines it."""
         text = self._files.text(target.path, installed=target.installed)
         language = language_of(target.path.name)
@@ -168,7 +168,7 @@ class OwnSource:
                     return _outline(inner_text, language_of(inner.path.name), target.names), inner.path
         return _outline(text, language, target.names), target.path
 
-    def _snippet(self, target: Target, shown: str, *, score: float) -> Snippet:
+    def _snippet(self, target: ImportedFile, shown: str, *, score: float) -> Snippet:
         return Snippet(
             path=target.shown,
             text=shown,

@@ -16,7 +16,7 @@ from foretype_context.folder.small_files import read_small
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import Import
 
-__all__ = ["Files", "Resolver", "Target"]
+__all__ = ["FileTexts", "ImportedFile", "Resolver"]
 
 _BYTES_MAX: Final = 400_000
 _HEAD_BYTES: Final = 8_192
@@ -39,7 +39,7 @@ _PACKAGES: Final = frozenset({"site-packages", "node_modules"})
 _ENVIRONMENTS: Final = (".venv", "venv", "env")
 
 
-class Target(NamedTuple):
+class ImportedFile(NamedTuple):
     """A file that an import means.
 
     Attributes:
@@ -54,7 +54,7 @@ class Target(NamedTuple):
     installed: bool
 
 
-class Files:
+class FileTexts:
     """Texts of files: what is open in the editor, else what is on disk, read again when it has changed."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Files:
         self.open[path] = text if reason is None else ""
 
     def text(self, path: Path, *, installed: bool = False) -> str:
-        """The text, or "" where there is none that may be shown."""
+        """The text; "" if there is no file, or it must not be shown."""
         if (text := self.open.get(path)) is not None:
             return text
         try:
@@ -121,7 +121,7 @@ class Resolver:
         inside = [root for root in self.roots if path.is_relative_to(root)]
         return max(inside, key=lambda root: len(root.parts), default=None)
 
-    def targets(self, path: Path, language: str, imports: Sequence[Import]) -> Iterator[Target]:
+    def targets(self, path: Path, language: str, imports: Sequence[Import]) -> Iterator[ImportedFile]:
         """Files that the imports of a file mean, in their order; each once."""
         root = self.root_of(path)
         if root is None:
@@ -133,7 +133,7 @@ class Resolver:
                 if found is None or found in seen:
                     continue
                 seen.add(found)
-                yield Target(found, _shown(found, root), names, installed)
+                yield ImportedFile(found, _shown(found, root), names, installed)
 
     def _find(self, root: Path, folder: Path, module: str, level: int, language: str) -> tuple[Path | None, bool]:
         key = folder, module, level

@@ -1,6 +1,7 @@
 """How much of a text is still there: Levenshtein distance and shared four-grams. Pure.
 
 Numpy is here anyway, and a distance is asked for a few times per suggestion, off the keystroke: no library of its own is worth its weight.
+It is imported when a distance is asked for first: a language server starts without it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-import numpy as np
 from foretype_context.text.strings import common_prefix, common_suffix
 
 __all__ = ["fourgram_share", "levenshtein"]
@@ -28,6 +28,8 @@ def levenshtein(a: str, b: str) -> int:
     a, b = a[start : len(a) - end], b[start : len(b) - end]
     if not a or not b or max(len(a), len(b)) > _LONGEST:
         return max(len(a), len(b))
+    import numpy as np
+
     left = np.array([ord(c) for c in a], dtype=np.int32)
     right = np.array([ord(c) for c in b], dtype=np.int32)
     steps = np.arange(len(right) + 1, dtype=np.int32)

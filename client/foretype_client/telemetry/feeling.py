@@ -21,7 +21,7 @@ _QUIET_S: Final = (5.0, 60.0)
 
 
 class Feeling:
-    """One editor's question.
+    """Decides when one editor's user is asked.
 
     Args:
         directory: of the user's telemetry; a file in it says when any editor asked last.

@@ -51,7 +51,7 @@ class NextEditOutcome(NamedTuple):
 
 
 class NextEditLog:
-    """One editor's.
+    """Turns what became of one editor's next edits into telemetry events.
 
     Args:
         add: takes the class of an event, when it was (monotonic seconds), a language, and its fields.

@@ -1,4 +1,4 @@
-"""What the completion flow tells to whoever records it. The flow knows this port alone."""
+"""What the completion flow tells its observers, such as telemetry. The flow knows this interface only."""
 
 from __future__ import annotations
 

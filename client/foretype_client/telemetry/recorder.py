@@ -1,6 +1,6 @@
 """From what the flow tells to telemetry events. Pure: times are handed in, events come out of `take`.
 
-Definitions: research on evaluation, section 5.1; the events and their fields: :mod:`foretype_wire.telemetry`.
+Definitions: docs/telemetry.md; the events and their fields: :mod:`foretype_wire.telemetry`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Outcome, Suggestion
 from foretype_client.policy.trigger import SkipReason
 from foretype_client.telemetry.next_edits import NextEditLog
-from foretype_client.telemetry.survival import Due, Measured, Survival
+from foretype_client.telemetry.survival import Due, Survival, SurvivingShare
 
 __all__ = ["Recorder"]
 
@@ -340,7 +340,7 @@ class Recorder:
         """Accepted texts to measure now; give the measurements to `survived`."""
         return self.survival.due(self._clock())
 
-    def survived(self, measured: Sequence[Measured], *, branch_changed: Callable[[Due], bool]) -> None:
+    def survived(self, measured: Sequence[SurvivingShare], *, branch_changed: Callable[[Due], bool]) -> None:
         for one in measured:
             graft, about = one.due.graft, self._about.get(one.due.graft.id)
             self._add(

@@ -36,7 +36,7 @@ _HEAD_BYTES: Final = 4_096
 
 
 class Connection(Protocol):
-    """What is needed of a session."""
+    """What telemetry needs of a session with a gateway."""
 
     store_text: bool
 

@@ -2,7 +2,7 @@
 
 Follows each accepted text through every change of its document: where it stands, and which of its characters no edit has
 touched (ARC: accepted and retained characters; an edit is what remains of a change without its common beginning and end).
-Definitions: research on evaluation, sections 4.1 (Copilot's `stillInCode` and ARC, Cody's persistence) and 5.1 (`survive`).
+Definitions: docs/telemetry.md (`survive`), after Copilot's `stillInCode` and ARC and Cody's persistence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from foretype_wire.telemetry import SURVIVAL_AGES_S
 from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.distance import fourgram_share, levenshtein
 
-__all__ = ["Due", "Measured", "Survival", "measure"]
+__all__ = ["Due", "Survival", "SurvivingShare", "measure"]
 
 _TRACKED: Final = 256
 _NEAR: Final = 1_500
@@ -33,19 +33,19 @@ class Due(NamedTuple):
     arc: int
 
 
-class Measured(NamedTuple):
-    """`levenshtein` in characters; `fourgram` 0–1."""
+class SurvivingShare(NamedTuple):
+    """How much of an accepted text is left. `levenshtein` in characters; `fourgram` 0–1."""
 
     due: Due
     levenshtein: int
     fourgram: float
 
 
-def measure(due: Due) -> Measured:
+def measure(due: Due) -> SurvivingShare:
     """Compare. Costs up to some ten milliseconds where a long text was rewritten, so call it in a thread."""
     if due.now == due.graft.text:
-        return Measured(due, 0, 1.0)
-    return Measured(due, levenshtein(due.graft.text, due.now), fourgram_share(due.graft.text, due.now))
+        return SurvivingShare(due, 0, 1.0)
+    return SurvivingShare(due, levenshtein(due.graft.text, due.now), fourgram_share(due.graft.text, due.now))
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from foretype_context.edit_models.regions import boundaries, lines_of
 from foretype_context.grammars.families import known_controls
 from foretype_context.text.strings import common_prefix, common_suffix
 
-__all__ = ["AnswerReader", "Nothing", "TakenEdit"]
+__all__ = ["AnswerReader", "Nothing", "ReadAnswer"]
 
 _TOKENS: Final = re.compile(r"<\|[a-z0-9_]+\|>|<\[[^\]\s]{2,40}\]>|^(?:<{7}|>{7})|```", re.MULTILINE)
 """What models write that should have ended, or were trained on other formats."""
@@ -44,7 +44,7 @@ class Nothing(StrEnum):
     UNREADABLE = "unreadable"  # it is no answer of this format
 
 
-class TakenEdit(NamedTuple):
+class ReadAnswer(NamedTuple):
     """`edit` is of the question's window, within it; None for a reason, which is "" beside an edit."""
 
     edit: WindowEdit | None
@@ -75,20 +75,20 @@ class AnswerReader:
         self._text += text
         return self._marker is not None and len(self._marker.findall(self._text)) > 1
 
-    def end(self, *, whole: bool) -> TakenEdit:
+    def end(self, *, whole: bool) -> ReadAnswer:
         """What was answered; `whole`: the model ended by itself."""
         region = self._window(whole=whole) if self._marker is None else self._between(self._marker, whole=whole)
         if isinstance(region, Nothing):
-            return TakenEdit(None, region)
+            return ReadAnswer(None, region)
         text = self._cleaned(region.text)
         if isinstance(text, Nothing):
-            return TakenEdit(None, text)
+            return ReadAnswer(None, text)
         old, new = self._lines, [*self._lines[: region.start], *lines_of(text), *self._lines[region.end :]]
         wrong = self._wrong(old, new)
         if wrong is not None:
-            return TakenEdit(None, wrong)
+            return ReadAnswer(None, wrong)
         edit = _first_edit(self._question.window, old, new)
-        return TakenEdit(edit, "" if edit is not None else Nothing.NOTHING)
+        return ReadAnswer(edit, "" if edit is not None else Nothing.NOTHING)
 
     def _window(self, *, whole: bool) -> _Region | Nothing:
         if not whole:

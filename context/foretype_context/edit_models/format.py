@@ -22,7 +22,7 @@ from foretype_context.errors import UnknownFormatError
 from foretype_context.folder.small_files import read_small
 from foretype_context.grammars.grammar import Control, Header
 
-__all__ = ["FORMATS", "EditFormat", "Part", "edit_format"]
+__all__ = ["FORMATS", "EditFormat", "PromptPart", "edit_format"]
 
 _FILES: Final = Path(__file__).parent / "files"
 _FILE_BYTES: Final = 16 << 10
@@ -30,7 +30,7 @@ _FILE_BYTES: Final = 16 << 10
 _Count = Annotated[int, Meta(ge=1, le=200)]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PromptPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of a prompt.
 
     Attributes:
@@ -65,7 +65,7 @@ class EditFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     models: str
     source: str
     start: tuple[Control, ...] = ()
-    parts: tuple[Part, ...]
+    parts: tuple[PromptPart, ...]
     end_tokens: tuple[str, ...]
     words: tuple[str, ...] = ()
     marker: str = ""

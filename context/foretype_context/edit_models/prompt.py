@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from foretype_context.edit_models.format import EditFormat, Part
+from foretype_context.edit_models.format import EditFormat, PromptPart
 from foretype_context.edit_models.question import EditQuestion, RecentEdit
 from foretype_context.edit_models.regions import boundaries, hunks, lines_of, read_cursor
 from foretype_context.errors import EditQuestionError, UnknownControlError
@@ -184,7 +184,7 @@ class EditPrompts:
                 yield from self._part(part, whole, question)
 
     def _part(
-        self, part: Part, values: Mapping[str, str | list[str]], question: EditQuestion | None = None
+        self, part: PromptPart, values: Mapping[str, str | list[str]], question: EditQuestion | None = None
     ) -> Iterator[_Run]:
         for piece in part.write:
             if isinstance(piece, Control):

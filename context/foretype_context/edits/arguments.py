@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from foretype_context.edits.parameters import Argument, Kind, Parameter
+from foretype_context.edits.parameters import Argument, Parameter, ParameterKind
 
 __all__ = ["NOT_KNOWN", "Given", "NotKnown", "fits", "pairs_of", "rewritten"]
 
-_BY_POSITION: Final = (Kind.POSITION, Kind.EITHER)
-_MANY: Final = (Kind.REST, Kind.KEYWORDS)
+_BY_POSITION: Final = (ParameterKind.POSITION, ParameterKind.EITHER)
+_MANY: Final = (ParameterKind.REST, ParameterKind.KEYWORDS)
 
 
 class Given(NamedTuple):
@@ -80,9 +80,9 @@ def rewritten(
     for one in new:
         places = bound.get(pairs.get(one.name, ""), [])
         if one.kind in _MANY:
-            if places and gap and one.kind is Kind.REST:
+            if places and gap and one.kind is ParameterKind.REST:
                 return NOT_KNOWN
-            several = by_position if one.kind is Kind.REST else by_keyword
+            several = by_position if one.kind is ParameterKind.REST else by_keyword
             several += [_as_it_was(arguments, index) for index in places]
             taken.update(places)
             continue
@@ -97,7 +97,7 @@ def rewritten(
         taken.update(places)
         if not (given and given.keyword) and not gap and one.kind in _BY_POSITION:
             by_position.append(Given(index, value))
-        elif keywords and one.kind is not Kind.POSITION:
+        elif keywords and one.kind is not ParameterKind.POSITION:
             gap = True
             by_keyword.append(Given(index, f"{one.name}={value}"))
         else:
@@ -117,9 +117,9 @@ def _as_it_was(arguments: Sequence[Argument], index: int) -> Given:
 def _bound(parameters: Sequence[Parameter], arguments: Sequence[Argument]) -> dict[str, list[int]] | None:
     """The arguments of each parameter; None where the call is none of these parameters, or nobody can count what it gives."""
     by_position = [one for one in parameters if one.kind in _BY_POSITION]
-    by_keyword = {one.name: one for one in parameters if one.kind in (Kind.EITHER, Kind.KEYWORD)}
-    rest = next((one for one in parameters if one.kind is Kind.REST), None)
-    keywords = next((one for one in parameters if one.kind is Kind.KEYWORDS), None)
+    by_keyword = {one.name: one for one in parameters if one.kind in (ParameterKind.EITHER, ParameterKind.KEYWORD)}
+    rest = next((one for one in parameters if one.kind is ParameterKind.REST), None)
+    keywords = next((one for one in parameters if one.kind is ParameterKind.KEYWORDS), None)
     bound: dict[str, list[int]] = {}
     position = 0
     for index, argument in enumerate(arguments):

@@ -1,7 +1,7 @@
 """Keystrokes become bursts: what a developer did in one place before going on elsewhere, as one replacement. Pure, with injected time.
 
 What was not typed is known as such and is no evidence: undo and redo give back a text from before the burst, a formatter changes blanks
-or many places at once, a paste brings lines, a suggestion is announced by who applied it.
+or many places at once, a paste brings lines, and the caller says when it applies a suggestion.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from foretype_context.text.document import Edit
 from foretype_context.text.strings import common_prefix, common_suffix
 
-__all__ = ["Burst", "Bursts", "How"]
+__all__ = ["Burst", "Bursts", "ChangeOrigin"]
 
 _GAP_CHARS: Final = 1
 """A change this near belongs to the burst, as the other quote or bracket does."""
@@ -24,7 +24,7 @@ _REMEMBERED: Final = 64
 """Texts that an undo may come back to."""
 
 
-class How(StrEnum):
+class ChangeOrigin(StrEnum):
     """How a text changed."""
 
     TYPED = "typed"
@@ -39,13 +39,13 @@ class Burst(NamedTuple):
 
     Attributes:
         edit: as short as it can be; of a burst that came to nothing, empty.
-        ended_s: when its last key was typed, on the clock of who told of it.
+        ended_s: when its last key was typed, on the teller's clock.
     """
 
     before: str
     after: str
     edit: Edit
-    how: How
+    how: ChangeOrigin
     ended_s: float
 
 
@@ -56,7 +56,7 @@ class Bursts:
         self._base: str = text
         self._text: str = text
         self._start = self._end = 0  # of the burst's text, in what the text is now
-        self._how: How = How.TYPED
+        self._how: ChangeOrigin = ChangeOrigin.TYPED
         self._ended_s = 0.0
         self._past = deque[bytes](maxlen=_REMEMBERED)  # texts before this burst
         self._passed = [_digest(text)]  # of this burst
@@ -80,9 +80,9 @@ class Bursts:
         if after == self._text:
             return None
         how = self._told(edits, after, accepted=accepted)
-        joins = self._base != self._text and how is self._how is How.TYPED and self._touches(edits)
+        joins = self._base != self._text and how is self._how is ChangeOrigin.TYPED and self._touches(edits)
         ended = None if joins or self._base == self._text else self._burst()
-        self.undone = how is How.UNDONE
+        self.undone = how is ChangeOrigin.UNDONE
         if not joins:
             self._past += self._passed
             self._passed.clear()
@@ -103,18 +103,18 @@ class Bursts:
         self._base = self._text
         return ended
 
-    def _told(self, edits: Sequence[Edit], after: str, *, accepted: bool) -> How:
+    def _told(self, edits: Sequence[Edit], after: str, *, accepted: bool) -> ChangeOrigin:
         if accepted:
-            return How.ACCEPTED
-        if (after != self._base or self._how is How.ACCEPTED) and _digest(after) in self._past:
-            return How.UNDONE
+            return ChangeOrigin.ACCEPTED
+        if (after != self._base or self._how is ChangeOrigin.ACCEPTED) and _digest(after) in self._past:
+            return ChangeOrigin.UNDONE
         inserted = "".join(edit.text for edit in edits)
         if len(edits) > 2 or _same_but_blanks(self._text, after):
             typed = len(edits) == 1 and (edits[0].text.strip(" \t\r\n") == "" and len(edits[0].text) < _PASTE_CHARS)
-            return How.TYPED if typed else How.FORMATTED
+            return ChangeOrigin.TYPED if typed else ChangeOrigin.FORMATTED
         if len(inserted) >= _PASTE_CHARS or inserted.strip("\r\n").count("\n") >= 1:
-            return How.PASTED
-        return How.TYPED
+            return ChangeOrigin.PASTED
+        return ChangeOrigin.TYPED
 
     def _touches(self, edits: Sequence[Edit]) -> bool:
         return all(edit.start <= self._end + _GAP_CHARS and edit.end >= self._start - _GAP_CHARS for edit in edits)

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from foretype_context.edits.imports import Imported
-from foretype_context.edits.names import OCCURRENCES_MAX, Place, places_bound, places_imported, words
+from foretype_context.edits.names import NamePlace, places_bound, places_imported
+from foretype_context.edits.walking import OCCURRENCES_MAX, words
 from foretype_context.syntax.parsing import node_text
 
 __all__ = ["Declaration", "calls_elsewhere", "calls_of", "declaration_around", "declaration_named"]
@@ -96,7 +97,7 @@ def declaration_named(root: Node, source: bytes, byte: int) -> Declaration | Non
 
 
 def calls_of(one: Declaration, root: Node, source: bytes, language: str) -> list[Node]:
-    """The lists of arguments of its calls in its own file, in order; nothing where another declaration may be meant."""
+    """The lists of arguments of its calls in its own file, in order; empty if another declaration may be meant."""
     name = node_text(one.name, source)
     if one.owner is not None and _is_overloaded(one, source):
         return []
@@ -115,7 +116,7 @@ def calls_elsewhere(name: str, seen: Imported, root: Node, source: bytes, langua
     return _calls_at(root, places_imported(root, source, language, seen, name))
 
 
-def _calls_at(root: Node, places: list[Place] | None) -> list[Node]:
+def _calls_at(root: Node, places: list[NamePlace] | None) -> list[Node]:
     found = [_arguments(root.descendant_for_byte_range(place.start, place.end)) for place in places or ()]
     return [one for one in found if one is not None]
 

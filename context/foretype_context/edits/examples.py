@@ -28,7 +28,7 @@ from foretype_context.syntax.languages import language_spec
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import is_word
 
-__all__ = ["Alike", "Examples", "alike_elsewhere", "places_alike", "same_elsewhere"]
+__all__ = ["CommonChange", "Examples", "alike_elsewhere", "places_alike", "same_elsewhere"]
 
 _EXAMPLES: Final = 32
 _WORD_SEEN_MAX: Final = 500
@@ -38,7 +38,7 @@ _ONE_LEXEMES_MIN: Final = 4
 _ONE_WORD_CHARS_MIN: Final = 4
 
 
-class Alike(NamedTuple):
+class CommonChange(NamedTuple):
     """What two edits have in common.
 
     Attributes:
@@ -64,7 +64,7 @@ class _Example(NamedTuple):
 
 
 class Examples:
-    """Of one document."""
+    """The last edits of one document, as examples of what comes next."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -88,7 +88,7 @@ class Examples:
                 self._examples.pop()
             self._examples.append(example)
 
-    def template(self, burst: Burst | None, root: Node, text: str) -> Alike | None:
+    def template(self, burst: Burst | None, root: Node, text: str) -> CommonChange | None:
         """What the last edit and the nearest one before it that is like it have in common.
 
         None where another edit says otherwise of the same text.
@@ -111,7 +111,11 @@ class Examples:
                     in_text = last.in_text and other.in_text
                     between = sorted((last.region.at, other.region.at))
                     holds = all(_says_so(template, one.region) for one in examples)
-                    return Alike(template, in_text, reach is Reach.BEYOND, (between[0], between[1])) if holds else None
+                    return (
+                        CommonChange(template, in_text, reach is Reach.BEYOND, (between[0], between[1]))
+                        if holds
+                        else None
+                    )
         return None
 
     def same(self, burst: Burst | None, root: Node, text: str) -> tuple[Region, Burst, bool] | None:
@@ -139,13 +143,13 @@ class Examples:
         return _Example(region, root is not None and _in_text(root, text, at, self._language))
 
 
-def places_alike(alike: Alike, language: str, root: Node, text: str) -> list[Site]:
-    """The places of a template in a text, in order; nothing where it fits too many."""
+def places_alike(alike: CommonChange, language: str, root: Node, text: str) -> list[Site]:
+    """The places of a template in a text, in order; empty if it fits too many."""
     places = [edit for edit in _places(alike, text) if alike.in_text == _in_text(root, text, edit.start, language)]
     return [Site(edit) for edit in places] if len(places) <= SITES_MAX else []
 
 
-def alike_elsewhere(alike: Alike, language: str, file: OtherFile) -> list[Site]:
+def alike_elsewhere(alike: CommonChange, language: str, file: OtherFile) -> list[Site]:
     """The places of a template in another file."""
     return places_alike(alike, language, file.root, file.text) if file.language == language else []
 
@@ -201,7 +205,7 @@ def _says_so(template: Template, region: Region) -> bool:
     return not found
 
 
-def _places(alike: Alike, text: str) -> Iterator[Edit]:
+def _places(alike: CommonChange, text: str) -> Iterator[Edit]:
     """Around the template's longest word, each once."""
     word = alike.word
     seen: set[Edit] = set()

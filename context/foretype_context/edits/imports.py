@@ -41,11 +41,13 @@ class Imported(NamedTuple):
         specifiers: names that were brought in one by one.
         modules: what stands for the other file as a whole: local `m` in `m.width`.
         whole: both are one package, whose names need no import.
+        taken: names that it has of others, so that they mean nothing of a package.
     """
 
     specifiers: tuple[Specifier, ...] = ()
     modules: tuple[Specifier, ...] = ()
     whole: bool = False
+    taken: frozenset[str] = frozenset()
 
 
 def imported(root: Node, source: bytes, language: str, path: str, other: str) -> Imported:
@@ -157,6 +159,34 @@ def _go_package(root: Node, source: bytes) -> str:
     return "" if clause is None else node_text(clause, source).removeprefix("package").strip()
 
 
+def _java(root: Node, source: bytes, path: str, other: str) -> Imported:
+    folder, ending = posixpath.dirname(other), posixpath.splitext(other)[1]
+    specifiers: list[Specifier] = []
+    taken: set[str] = set()
+    whole = posixpath.dirname(path) == folder
+    for statement in root.children:
+        named = next((child for child in statement.named_children if child.type.endswith("identifier")), None)
+        said = node_text(named, source).replace(".", "/")
+        if named is None or ending != ".java":
+            continue
+        if statement.type == "package_declaration":
+            whole = whole or _ends_with(folder, said)
+        elif statement.type == "import_declaration" and any(child.type == "static" for child in statement.children):
+            taken.add(posixpath.basename(said))
+        elif statement.type == "import_declaration" and any(child.type == "asterisk" for child in statement.children):
+            whole = whole or _ends_with(folder, said)
+        elif statement.type == "import_declaration":
+            if _ends_with(folder, posixpath.dirname(said)):
+                specifiers.append(_specifier(named.child_by_field_name("name") or named, None, source))
+            else:
+                taken.add(posixpath.basename(said))
+    return Imported(tuple(specifiers), whole=whole and not specifiers, taken=frozenset(taken))
+
+
+def _ends_with(path: str, tail: str) -> bool:
+    return path == tail or path.endswith(f"/{tail}")
+
+
 def _aliased(statement: Node, source: bytes) -> Iterator[Specifier]:
     for child in statement.children_by_field_name("name"):
         yield _specifier(child.child_by_field_name("name") or child, child.child_by_field_name("alias"), source)
@@ -182,6 +212,7 @@ _BY_LANGUAGE: Final = MappingProxyType[str, Callable[[Node, bytes, str, str], Im
         "typescript": _script,
         "typescriptreact": _script,
         "go": _go,
+        "java": _java,
     }
 )
 """By LSP language id of the file that imports."""

@@ -26,7 +26,9 @@ class NameRules:
         scopes: node types that open a scope.
         functions: those of them to which hoisted declarations belong; a body right below one is the same scope.
         bodies: node types of such a body.
+        before: places of what is evaluated before the scope around it begins.
         hoisted: node types of declarations that belong to the function, wherever in it they stand.
+        members: scopes whose names are members of what they make.
         unseen: scopes whose names are not seen in the functions inside (Python's classes).
         shorthands: node types that are name and key at once: `{width}` becomes `{width: size}`.
     """
@@ -40,7 +42,9 @@ class NameRules:
     scopes: frozenset[str]
     functions: frozenset[str]
     bodies: frozenset[str] = frozenset()
+    before: frozenset[str] = frozenset()
     hoisted: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
     shorthands: frozenset[str] = frozenset()
 
@@ -70,24 +74,27 @@ _PYTHON: Final = NameRules(
         "module function_definition class_definition lambda list_comprehension set_comprehension dictionary_comprehension "
         "generator_expression"
     ),
+    members=_set("class_definition"),
     unseen=_set("class_definition"),
 )
 _JAVASCRIPT: Final = NameRules(
-    names=_set("identifier shorthand_property_identifier shorthand_property_identifier_pattern"),
+    names=_set("identifier type_identifier shorthand_property_identifier shorthand_property_identifier_pattern"),
     declares=_set(
         "formal_parameters variable_declarator.name catch_clause.parameter arrow_function.parameter required_parameter.pattern "
         "optional_parameter.pattern function_expression.name for_in_statement.left"
     ),
     declares_outside=_set(
-        "function_declaration.name generator_function_declaration.name class_declaration.name enum_declaration.name"
+        "function_declaration.name generator_function_declaration.name class_declaration.name enum_declaration.name "
+        "abstract_class_declaration.name interface_declaration.name type_alias_declaration.name"
     ),
     patterns=_set(
         "object_pattern array_pattern pair_pattern.value assignment_pattern.left object_assignment_pattern.left rest_pattern"
     ),
-    others=_set("property_signature.name namespace_import_name"),
+    others=_set("property_signature.name namespace_import_name nested_type_identifier.name"),
     poisons=_set(
         "import_specifier.name import_specifier.alias import_clause namespace_import export_specifier.name export_specifier.alias "
-        "class.name internal_module.name function_signature.name import_require_clause import_alias with_statement.object decorator"
+        "class.name internal_module.name function_signature.name import_require_clause import_alias with_statement.object decorator type_parameter.name "
+        "infer_type mapped_type_clause.name"
     ),
     scopes=_set(
         "program function_declaration function_expression arrow_function method_definition generator_function_declaration "
@@ -105,31 +112,32 @@ _GO: Final = NameRules(
     names=_set("identifier"),
     declares=_set(
         "parameter_declaration.name variadic_parameter_declaration.name short_var_declaration.left var_spec.name const_spec.name "
-        "type_switch_statement.alias"
+        "type_switch_statement.alias range_clause.left"
     ),
     declares_outside=_set("function_declaration.name"),
-    patterns=_set("expression_list"),
-    poisons=_set("literal_element range_clause.left receive_statement.left dot"),
+    patterns=_set("expression_list literal_element"),
+    poisons=_set("keyed_element.key receive_statement.left dot"),
     scopes=_set(
         "source_file function_declaration method_declaration func_literal block if_statement for_statement expression_switch_statement "
         "type_switch_statement expression_case type_case default_case communication_case"
     ),
     functions=_set("source_file function_declaration method_declaration func_literal"),
     bodies=_set("block"),
+    before=_set("range_clause.right"),
 )
 _JAVA: Final = NameRules(
-    names=_set("identifier"),
+    names=_set("identifier type_identifier"),
     declares=_set(
         "formal_parameter.name variable_declarator.name catch_formal_parameter.name enhanced_for_statement.name resource.name "
-        "inferred_parameters lambda_expression.parameters"
+        "inferred_parameters lambda_expression.parameters class_declaration.name interface_declaration.name enum_declaration.name "
+        "record_declaration.name annotation_type_declaration.name"
     ),
     others=_set(
-        "method_invocation.name field_access.field method_declaration.name class_declaration.name constructor_declaration.name "
-        "interface_declaration.name enum_declaration.name record_declaration.name annotation.name marker_annotation.name "
-        "element_value_pair.key scoped_identifier.name scoped_identifier.scope labeled_statement break_statement continue_statement "
-        "enum_constant.name method_reference compact_constructor_declaration.name import_declaration package_declaration"
+        "method_invocation.name field_access.field method_declaration.name element_value_pair.key scoped_identifier.name "
+        "scoped_identifier.scope labeled_statement break_statement continue_statement enum_constant.name method_reference "
+        "import_declaration package_declaration scoped_type_identifier"
     ),
-    poisons=_set("instanceof_expression.name type_pattern record_pattern_component switch_label"),
+    poisons=_set("instanceof_expression.name type_pattern record_pattern_component switch_label type_parameter"),
     scopes=_set(
         "program class_body interface_body enum_body method_declaration constructor_declaration block for_statement "
         "enhanced_for_statement lambda_expression catch_clause try_with_resources_statement switch_block record_declaration"
@@ -138,23 +146,28 @@ _JAVA: Final = NameRules(
         "program class_body interface_body enum_body method_declaration constructor_declaration lambda_expression"
     ),
     bodies=_set("block constructor_body"),
+    members=_set("class_body interface_body enum_body record_declaration"),
 )
 _RUST: Final = NameRules(
-    names=_set("identifier"),
-    declares=_set("parameter.pattern let_declaration.pattern closure_parameters for_expression.pattern"),
+    names=_set("identifier type_identifier"),
+    declares=_set(
+        "parameter.pattern let_declaration.pattern closure_parameters for_expression.pattern struct_item.name enum_item.name "
+        "type_item.name trait_item.name union_item.name"
+    ),
     declares_outside=_set("function_item.name const_item.name static_item.name"),
     patterns=_set("tuple_pattern mut_pattern reference_pattern ref_pattern slice_pattern"),
-    others=_set("label"),
+    others=_set("label enum_variant.name scoped_type_identifier.name"),
     poisons=_set(
         "match_pattern let_condition.pattern captured_pattern tuple_struct_pattern struct_pattern field_pattern or_pattern "
-        "scoped_identifier.path scoped_identifier.name use_list use_declaration.argument use_as_clause.alias macro_invocation.macro "
-        "macro_definition.name token_binding_pattern scoped_use_list.path token_tree"
+        "scoped_identifier.name use_list use_declaration.argument use_as_clause.alias macro_invocation.macro "
+        "macro_definition.name token_binding_pattern scoped_use_list.path type_parameter.name token_tree"
     ),
     scopes=_set(
         "source_file function_item closure_expression block for_expression match_arm if_expression while_expression impl_item mod_item"
     ),
     functions=_set("source_file function_item closure_expression"),
     bodies=_set("block"),
+    before=_set("for_expression.value"),
     shorthands=_set("shorthand_field_initializer"),
 )
 

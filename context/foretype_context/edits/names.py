@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -16,11 +16,13 @@ from tree_sitter import Node
 
 from foretype_context.edits.imports import Imported
 from foretype_context.edits.name_rules import RULES, NameRules
+from foretype_context.edits.walking import OCCURRENCES_MAX, TreeStep, down, end_around, is_within, place_of, words
 
 __all__ = [
-    "OCCURRENCES_MAX",
-    "Place",
+    "Declarations",
+    "NamePlace",
     "is_at_odds",
+    "is_declared_around",
     "is_global",
     "is_named_near",
     "is_variable_at",
@@ -28,21 +30,27 @@ __all__ = [
     "places_elsewhere",
     "places_imported",
     "places_renamed",
-    "words",
 ]
-
-OCCURRENCES_MAX: Final = 300
-"""Of one name in a file; what is named oftener is not followed, for that would take too long between two keys."""
-
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _USED: Final = re.compile(r"(?<![.\w])([^\W\d]\w*)(?!\s*=[^=]|\w)")
+_VARIABLES: Final = frozenset(
+    {"assignment", "variable_declarator", "short_var_declaration", "var_spec", "const_spec", "let_declaration"}
+)
+"""What gives a variable its value."""
+_QUALIFIERS: Final = (("scoped_identifier", "path"), ("scoped_type_identifier", "path"))
+_PLAIN_MACROS: Final = frozenset(
+    b"print println eprint eprintln format write writeln panic assert assert_eq assert_ne debug_assert debug_assert_eq "
+    b"debug_assert_ne vec dbg todo unreachable".split()
+)
+"""Macros of Rust whose tokens are expressions."""
+_BINDING: Final = frozenset({"|", "||", "=>", "let", "for", "match", "if"})
 _IMPORTS: Final = frozenset({"import_statement", "import_from_statement", "import_declaration"})
 _MEMBERS: Final = frozenset({"attribute", "member_expression", "selector_expression"})
 
 
-class Place(NamedTuple):
-    """Of a name, in bytes of the source.
+class NamePlace(NamedTuple):
+    """Where a name stands, in bytes of the source.
 
     Attributes:
         shorthand: it is a key at the same time, which another name has to repeat.
@@ -65,22 +73,19 @@ class _Occurrence(NamedTuple):
 
     Attributes:
         outside: it is the name of a function or a class, not a variable.
+        qualifies: it stands before `::`, where a type does and no variable.
     """
 
-    place: Place
+    place: NamePlace
     scopes: tuple[_Scope, ...]
     home: _Scope
     outside: bool = False
+    qualifies: bool = False
 
 
-class _Step(NamedTuple):
-    kind: str
-    field: str | None
-    start: int
-    end: int
-
-
-def places_renamed(root: Node, source: bytes, language: str, start: int, *, old: str, new: str) -> list[Place] | None:
+def places_renamed(
+    root: Node, source: bytes, language: str, start: int, *, old: str, new: str
+) -> list[NamePlace] | None:
     """Every place that still names as `old` what is declared as `new` at byte `start`, in order of the source.
 
     None where nothing is certain: a language without rules, no declaration there, a name that something poisons, more than
@@ -89,7 +94,8 @@ def places_renamed(root: Node, source: bytes, language: str, start: int, *, old:
     rules = RULES.get(language)
     if rules is None:
         return None
-    declared = _occurrence(root, _down(root, start), rules)
+    path = down(root, start)
+    declared = _occurrence(path, rules)
     left = None if declared is None else _occurrences(root, source, rules, old, within=declared.home)
     ends = start + len(new.encode("utf-8", "surrogatepass"))
     if declared is None or left is None or not declared.place.declares or declared.place[:2] != (start, ends):
@@ -98,7 +104,12 @@ def places_renamed(root: Node, source: bytes, language: str, start: int, *, old:
     if declared.home in homes:
         return None
     homes.add(declared.home)
-    return [one.place for one in left if _bound(one, homes, rules) == declared.home]
+    is_type = path[-1].kind == "type_identifier"
+    found = [one for one in left if _bound(one, homes, rules) == declared.home and (is_type or not one.qualifies)]
+    valued = next((step.end for step in reversed(path[-6:-1]) if step.kind in _VARIABLES), 0)
+    if any(one.place.start < valued and _function(one, rules) == _function(declared, rules) for one in found):
+        return None  # `width = f(width)`: it meant something before
+    return [one.place for one in found]
 
 
 def is_named_near(
@@ -112,7 +123,7 @@ def is_named_near(
         but: places that do not count, by their byte.
     """
     rules = RULES.get(language)
-    declared = None if rules is None else _occurrence(root, _down(root, start), rules)
+    declared = None if rules is None else _occurrence(down(root, start), rules)
     if rules is None or declared is None or not declared.place.declares:
         return True
     home = declared.home
@@ -120,22 +131,59 @@ def is_named_near(
     if found is None:
         return True
     others = [one for one in found if not but(one.place.start)]
+    if home.kind in rules.unseen:  # what functions in it call so is another
+        return any(home in (one.scopes[-1], one.home) for one in others)
     return any(home in one.scopes or one.home == home for one in others)
+
+
+def is_declared_around(root: Node, source: bytes, language: str, start: int, name: str) -> bool:
+    """Whether a scope around the one that what is declared at byte `start` belongs to declares `name` too.
+
+    Who renamed what hid another thing may want the places that are left to mean that one. Members do not count: a parameter that is
+    called as a field is renamed with its uses. True as well where it is not certain.
+    """
+    rules = RULES.get(language)
+    declared = None if rules is None else _occurrence(down(root, start), rules)
+    if rules is None or declared is None or not declared.place.declares:
+        return True
+    home, above = declared.home, declared.scopes[: declared.scopes.index(declared.home)]
+    around = {scope for scope in above if scope.kind not in rules.members}
+    ours = {scope[:2] for scope in declared.scopes}
+    passed = walks = 0
+    for match in words(source, name) if around else ():
+        at = match.start()
+        if at < passed or home.start <= at < home.end:
+            continue
+        passed = end_around(root, at, rules.functions, ours) or 0  # nothing in another function is declared here
+        if passed:
+            continue
+        path = down(root, at)
+        if any(step.kind in _IMPORTS for step in path):
+            if source[match.end() : match.end() + 1] not in (b".", b"/"):
+                return True
+        elif path[-1].kind in rules.names and (path[-1].start, path[-1].end) == match.span():
+            one = _occurrence(path, rules)
+            if _scopes(path, rules)[-1] in above if one is None else one.place.declares and one.home in around:
+                return True
+        walks += 1
+        if walks > OCCURRENCES_MAX:
+            return True
+    return False
 
 
 def is_global(root: Node, language: str, start: int) -> bool:
     """Whether what is declared at byte `start` is declared for the whole file, so that others may import it."""
     rules = RULES.get(language)
-    one = None if rules is None else _occurrence(root, _down(root, start), rules)
+    one = None if rules is None else _occurrence(down(root, start), rules)
     return one is not None and one.place.declares and one.home == one.scopes[0]
 
 
-def places_bound(root: Node, source: bytes, language: str, start: int, name: str) -> list[Place] | None:
+def places_bound(root: Node, source: bytes, language: str, start: int, name: str) -> list[NamePlace] | None:
     """Every other place that means what is declared as `name` at byte `start`; None where that is not certain, or it is declared twice."""
     rules = RULES.get(language)
     if rules is None:
         return None
-    declared = _occurrence(root, _down(root, start), rules)
+    declared = _occurrence(down(root, start), rules)
     found = None if declared is None else _occurrences(root, source, rules, name, within=declared.home)
     if declared is None or found is None or not declared.place.declares:
         return None
@@ -146,13 +194,53 @@ def places_bound(root: Node, source: bytes, language: str, start: int, name: str
     return [one.place for one in others if _bound(one, homes, rules) == declared.home]
 
 
+class Declarations:
+    """Where the variables of one file are declared, for one question: what was looked at is not looked at again."""
+
+    def __init__(self, root: Node, source: bytes, language: str) -> None:
+        self._root, self._source, self._rules = root, source, RULES.get(language)
+        self._known: dict[tuple[str, _Scope], dict[int, _Occurrence] | None] = {}
+        self._left = OCCURRENCES_MAX
+
+    def place(self, name: str, start: int, around: list[TreeStep]) -> NamePlace | None:
+        """The one place that declares what the name at byte `start` means, in a function or a class around it.
+
+        None where it is not certain, or would take too long to know.
+
+        Args:
+            around: from the root to what the name is a part of.
+        """
+        rules = self._rules
+        scopes = () if rules is None else _scopes(around, rules)
+        for scope in reversed(scopes[1:]):
+            if rules is None or scope.kind not in rules.functions:
+                continue
+            found = self._in(name, scope, rules)
+            if found is None:
+                return None
+            homes = {one.home for one in found.values() if one.place.declares}
+            home = _bound(found[start], homes, rules) if start in found else None
+            declares = [one.place for one in found.values() if one.place.declares and one.home == home]
+            if declares:
+                return declares[0] if len(declares) == 1 else None
+        return None
+
+    def _in(self, name: str, scope: _Scope, rules: NameRules) -> dict[int, _Occurrence] | None:
+        """The places of a name in a scope, by their first byte."""
+        if (name, scope) not in self._known:
+            found = _occurrences(self._root, self._source, rules, name, within=scope) if self._left > 0 else None
+            self._left -= len(found or ())
+            self._known[name, scope] = None if found is None else {one.place.start: one for one in found}
+        return self._known[name, scope]
+
+
 def is_variable_at(root: Node, source: bytes, language: str, name: str, at: int) -> bool:
     """Whether a parameter or a variable of that name, declared above, is certainly seen at byte `at`."""
     rules = RULES.get(language)
     found = None if rules is None else _occurrences(root, source, rules, name)
     if rules is None or not found:
         return False
-    scopes = _scopes(_down(root, at), rules)
+    scopes = _scopes(down(root, at), rules)
     seen = [
         one
         for one in found
@@ -192,7 +280,7 @@ def is_at_odds(edit: tuple[int, int, str], root: Node, source: bytes, language: 
     for name in set[str]() if declares else came - gone:
         found = _occurrences(root, source, rules, name)
         homes = {one.home for one in found or () if one.place.declares}
-        scopes = _scopes(_down(root, start), rules)
+        scopes = _scopes(down(root, start), rules)
         if homes and not homes.intersection(scopes):
             return True
     return False
@@ -200,7 +288,7 @@ def is_at_odds(edit: tuple[int, int, str], root: Node, source: bytes, language: 
 
 def places_elsewhere(
     root: Node, source: bytes, language: str, seen: Imported, *, old: str, new: str
-) -> list[Place] | None:
+) -> list[NamePlace] | None:
     """The places of a file that still name as `old` what another file declares as `new`, in order of the source.
 
     None where nothing is certain: a name that something poisons or declares again, or a new name that stands for something here.
@@ -212,7 +300,9 @@ def places_elsewhere(
     named = [one for one in seen.specifiers if one.name in (old, new)]
     if rules is None or any(one.local == old and one.name not in (old, new) for one in seen.specifiers):
         return None
-    places = [Place(one.start, one.end, declares=True, shorthand=False) for one in named if one.name == old]
+    if seen.taken & {old, new}:
+        return None
+    places = [NamePlace(one.start, one.end, declares=True, shorthand=False) for one in named if one.name == old]
     if seen.whole or any(one.local == one.name for one in named):
         free, fresh = _free(root, source, rules, seen, old), _free(root, source, rules, seen, new)
         if free is None or fresh is None or (places and fresh[0]):
@@ -224,8 +314,8 @@ def places_elsewhere(
     return None if members is None else sorted(places + members)
 
 
-def places_imported(root: Node, source: bytes, language: str, seen: Imported, name: str) -> list[Place] | None:
-    """The places of a file that mean what another file declares as `name`, but for import statements; None where it is not certain."""
+def places_imported(root: Node, source: bytes, language: str, seen: Imported, name: str) -> list[NamePlace] | None:
+    """The places of a file that mean what another file declares as `name`, except import statements; None where it is not certain."""
     rules = RULES.get(language)
     places = None if rules is None else _members(root, source, rules, seen, name)
     if rules is None or places is None:
@@ -250,28 +340,22 @@ def _free(
     return [one for one in found if _bound(one, homes, rules) is None], homes
 
 
-def _members(root: Node, source: bytes, rules: NameRules, seen: Imported, name: str) -> list[Place] | None:
+def _members(root: Node, source: bytes, rules: NameRules, seen: Imported, name: str) -> list[NamePlace] | None:
     """`m.name` for each `m` that stands for the other file."""
-    places: list[Place] = []
+    places: list[NamePlace] = []
     known = {one.bound for one in seen.modules}
     for module in {one.local for one in seen.modules}:
         owner = _occurrences(root, source, rules, module.split(".")[0], lambda at, inside: inside or at in known)
         if owner is None or any(one.place.declares for one in owner):
             return None
         for match in itertools.islice(words(source, name), OCCURRENCES_MAX):
-            path = _down(root, match.start())
+            path = down(root, match.start())
             whole = path[-2] if len(path) > 1 and path[-2].kind in _MEMBERS else None
             if whole is None or (path[-1].start, whole.end) != match.span():
                 continue
             if source[whole.start : match.start()] == f"{module}.".encode():
-                places.append(Place(match.start(), match.end(), declares=False, shorthand=False))
+                places.append(NamePlace(match.start(), match.end(), declares=False, shorthand=False))
     return places
-
-
-def words(source: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[re.Match[bytes]]:
-    """Where a name stands as a whole word, from byte `start` to `end`."""
-    word = re.compile(rb"(?<![\w\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w\x80-\xff])")
-    return word.finditer(source, start, len(source) if end is None else end)
 
 
 def _bound(one: _Occurrence, homes: AbstractSet[_Scope], rules: NameRules) -> _Scope | None:
@@ -281,6 +365,10 @@ def _bound(one: _Occurrence, homes: AbstractSet[_Scope], rules: NameRules) -> _S
         if scope in homes and (scope.kind not in rules.unseen or scope is one.scopes[-1]):
             return scope
     return None
+
+
+def _function(one: _Occurrence, rules: NameRules) -> _Scope:
+    return next((scope for scope in reversed(one.scopes) if scope.kind in rules.functions), one.scopes[0])
 
 
 def _occurrences(
@@ -302,13 +390,13 @@ def _occurrences(
     for seen, match in enumerate(words(source, name, *span)):
         if seen >= OCCURRENCES_MAX:
             return None
-        path = _down(root, match.start())
+        path = down(root, match.start())
         leaf = path[-1]
         if (leaf.start, leaf.end) != match.span() or leaf.kind not in rules.names:
             continue
         if skip(match.start(), any(step.kind in _IMPORTS for step in path)):
             continue
-        one = _occurrence(root, path, rules)
+        one = _occurrence(path, rules)
         if one is None:
             return None
         if one is not _NO_NAME:
@@ -316,66 +404,65 @@ def _occurrences(
     return found
 
 
-_NO_NAME: Final = _Occurrence(Place(0, 0, declares=False, shorthand=False), (), _Scope(0, 0, ""))
+_NO_NAME: Final = _Occurrence(NamePlace(0, 0, declares=False, shorthand=False), (), _Scope(0, 0, ""))
 
 
-def _occurrence(root: Node, path: list[_Step], rules: NameRules) -> _Occurrence | None:
+def _occurrence(path: list[TreeStep], rules: NameRules) -> _Occurrence | None:
     """What the last step of a path is; None where nobody can say."""
     at, leaf = len(path) - 1, path[-1]
-    if _within(_place(path, at), rules.others):
+    if is_within(place_of(path, at), rules.others) and not (
+        path[-2].kind == "scoped_type_identifier" and leaf.start == path[-2].start
+    ):
         return _NO_NAME
-    if _within(_place(path, at), rules.poisons) or any(step.kind in rules.poisons for step in path[-4:-1]):
+    if path[at - 1].kind == "token_tree":
+        return _in_macro(path, rules)
+    if is_within(place_of(path, at), rules.poisons) or any(step.kind in rules.poisons for step in path[-4:-1]):
         return None
-    while at > 0 and _within(_place(path, at), rules.patterns):
+    while at > 0 and is_within(place_of(path, at), rules.patterns):
         at -= 1
-    where = _place(path, at)
-    outside = _within(where, rules.declares_outside)
-    declares = outside or _within(where, rules.declares)
-    if where == ("for_in_statement", "left") and not _has_kind(root, leaf.start):
+    where = place_of(path, at)
+    if is_within(where, rules.poisons):
+        return None
+    outside = is_within(where, rules.declares_outside)
+    declares = outside or is_within(where, rules.declares)
+    if where == ("for_in_statement", "left") and path[at - 1].node.child_by_field_name("kind") is None:
         declares = False  # `for (x of …)` declares nothing, `for (const x of …)` does
+    if where == ("range_clause", "left") and all(child.type != ":=" for child in path[at - 1].node.children):
+        declares = False
     scopes = _scopes(path, rules)
     home = len(scopes) - 1
-    if outside and home:
+    if outside and home and path[at - 1].kind in rules.scopes:
         home -= 1
     elif declares and any(step.kind in rules.hoisted for step in path[max(at - 2, 0) : at]):
         while home and scopes[home].kind not in rules.functions:
             home -= 1
     shorthand = leaf.kind in rules.shorthands or (len(path) > 1 and path[-2].kind in rules.shorthands)
-    return _Occurrence(Place(leaf.start, leaf.end, declares, shorthand), scopes, scopes[home], outside)
+    qualifies = place_of(path, len(path) - 1) in _QUALIFIERS
+    return _Occurrence(NamePlace(leaf.start, leaf.end, declares, shorthand), scopes, scopes[home], outside, qualifies)
 
 
-def _down(root: Node, byte: int) -> list[_Step]:
-    """From the root to the leaf at `byte`."""
-    cursor = root.walk()
-    path: list[_Step] = []
-    while True:
-        node = cursor.node
-        if node is None:
-            return path
-        path.append(_Step(node.type, cursor.field_name, node.start_byte, node.end_byte))
-        if not node.child_count or cursor.goto_first_child_for_byte(byte) is None:
-            return path
+def _in_macro(path: list[TreeStep], rules: NameRules) -> _Occurrence | None:
+    """What the last step of a path is among the tokens of a macro; None where nobody can say, as in most macros."""
+    leaf, tokens = path[-1], path[-2].node.children
+    macro = next(step.node for step in reversed(path) if step.kind.startswith("macro"))
+    name = macro.child_by_field_name("macro")
+    if name is None or name.text not in _PLAIN_MACROS or any(token.type in _BINDING for token in tokens):
+        return None
+    at = next(index for index, token in enumerate(tokens) if token.start_byte == leaf.start)
+    before, after = tokens[at - 1].type, tokens[at + 1].type
+    if before in (".", "::") or after in ("!", ":", "="):
+        return _NO_NAME
+    if tokens[0].type == "{" and before in ("{", ",") and after in (",", "}"):
+        return None  # a key may be a variable at once
+    scopes = _scopes(path, rules)
+    return _Occurrence(NamePlace(leaf.start, leaf.end, False, False), scopes, scopes[-1], qualifies=after == "::")
 
 
-def _scopes(path: list[_Step], rules: NameRules) -> tuple[_Scope, ...]:
+def _scopes(path: list[TreeStep], rules: NameRules) -> tuple[_Scope, ...]:
     found = [_Scope(path[0].start, path[0].end, path[0].kind)]
-    for above, step in itertools.pairwise(path):
+    for at, (above, step) in enumerate(itertools.pairwise(path), 1):
+        if len(found) > 1 and is_within(place_of(path, at), rules.before):
+            found.pop()
         if step.kind in rules.scopes and not (step.kind in rules.bodies and above.kind in rules.functions):
             found.append(_Scope(step.start, step.end, step.kind))
     return tuple(found)
-
-
-def _place(path: list[_Step], at: int) -> tuple[str, str | None]:
-    return (path[at - 1].kind, path[at].field) if at else ("", None)
-
-
-def _within(place: tuple[str, str | None], places: frozenset[str]) -> bool:
-    parent, field = place
-    return parent in places or f"{parent}.{field}" in places
-
-
-def _has_kind(root: Node, byte: int) -> bool:
-    node = root.descendant_for_byte_range(byte, byte)
-    while node is not None and node.type != "for_in_statement":
-        node = node.parent
-    return node is not None and node.child_by_field_name("kind") is not None

@@ -17,29 +17,27 @@ from tree_sitter import Node
 from foretype_context.edits.bursts import Burst, Bursts
 from foretype_context.edits.elsewhere import Elsewhere, Site
 from foretype_context.edits.evidence import Evidence, NextEdit, named
-from foretype_context.edits.examples import Alike, Examples, alike_elsewhere, places_alike, same_elsewhere
+from foretype_context.edits.examples import CommonChange, Examples, alike_elsewhere, places_alike, same_elsewhere
 from foretype_context.edits.names import is_at_odds
 from foretype_context.edits.offsets import byte_of
 from foretype_context.edits.renames import (
     Rename,
+    elsewhere_of,
     is_another,
     is_free,
     is_seen_elsewhere,
     rename_in,
-    sites_elsewhere,
     sites_of,
 )
 from foretype_context.edits.signatures import Signature, Signatures, signature_in
 from foretype_context.text.document import Edit
 
-__all__ = ["SETTLED_S", "Evidence", "NextEdit", "NextEdits"]
+__all__ = ["SETTLED_S", "Evidence", "NextEdit", "NextEditRules"]
 
 SETTLED_S: Final = 0.4
 """Since the last key: a name that is being typed is no name yet."""
-_DECLARATIONS: Final = 4
+_DECLARATIONS: Final = 8
 """Renames, and as many signatures, that are followed at the same time."""
-_NAME_SETTLED_S: Final = 1.0
-"""In a recorded session names were given up to 0.6 s of thought in their middle."""
 _OF_EXAMPLES: Final = (Evidence.LIKE_EDITS, Evidence.ONE_EXAMPLE)
 _REFUSED: Final = 256
 _TOUCHED: Final = 256
@@ -47,8 +45,8 @@ _PARSES: Final = 8
 """Places that are tried before the answer is silence: each costs a parse."""
 
 
-class NextEdits:
-    """Of one document.
+class NextEditRules:
+    """The rules of next edits, applied to one document.
 
     Args:
         language: LSP language id; one without syntax gets nothing.
@@ -60,19 +58,14 @@ class NextEdits:
         self._renames: list[Rename] = []  # the last one first, as with all of these
         self._free: list[Rename] = []  # those that are known to hide nothing
         self._signatures: list[Signature] = []
+        self._over = deque[tuple[str, str]](maxlen=_REFUSED)  # declarations one place of which was refused
         self._examples = Examples(language)
         self._touched = deque[tuple[int, int]](maxlen=_TOUCHED)
         self._refused = deque[tuple[str, str]](maxlen=_REFUSED)
         self._last_s = float("-inf")
         self._offered: NextEdit | None = None
+        self._offered_of: tuple[str, str] | None = None
         self._is_example = True  # what the open burst is
-
-    def settles_s(self, cursor: int) -> float:
-        """Seconds without a key after which :meth:`next` may be asked: more where the cursor has not left the name that was typed."""
-        burst = self._bursts.open
-        renamed = burst and rename_in(burst)
-        at_name = renamed is not None and renamed.at <= cursor <= renamed.at + len(renamed.new)
-        return _NAME_SETTLED_S if at_name else SETTLED_S
 
     def changed(
         self, edits: Sequence[Edit], after: str, now_s: float, *, root: Node | None, accepted: bool = False
@@ -101,12 +94,16 @@ class NextEdits:
             self._examples.clear()
 
     def refused(self, text: str, edit: Edit) -> None:
-        """The developer did not want this: not here again, nor where the same line stands.
+        """The developer did not want this: not here again, nor where the same line stands. What was declared is followed no more.
 
         Args:
             text: of the file that it is of, this document or another.
         """
         self._refused.append(named(text, edit))
+        if self._offered is None or edit != self._offered.edit:  # of another file
+            self._over.append((text[edit.start : edit.end], edit.text))
+        elif self._offered_of is not None:
+            self._over.append(self._offered_of)
 
     def next(
         self, text: str, root: Node, source: bytes, cursor: int, now_s: float, parses: Callable[[Edit], bool]
@@ -120,10 +117,10 @@ class NextEdits:
         if now_s - self._last_s < SETTLED_S:
             return None
         tried = 0
-        for evidence, found in self._found(root, source, text):
+        for evidence, declared, found in self._found(root, source, text):
             for site in found:
                 if site.jump_only and site.edit.start == cursor:
-                    self.refused(text, site.edit)  # who is there has seen it
+                    self._refused.append(named(text, site.edit))  # who is there has seen it
             sites = [site for site in found if named(text, site.edit) not in self._refused]
             if evidence is Evidence.LIKE_EDITS and self._was_passed(sites, root, text):
                 continue
@@ -137,6 +134,7 @@ class NextEdits:
                 ):
                     continue
                 if site.jump_only or (tried < _PARSES and parses(site.edit)):
+                    self._offered_of = declared
                     self._offered = NextEdit(site.edit, evidence, len(sites) - 1, site.jump_only)
                     return self._offered
                 tried += 1
@@ -152,8 +150,9 @@ class NextEdits:
         if now_s - self._last_s < SETTLED_S:
             return None
         for rename in self._renames_of(root, source, text):
-            if is_seen_elsewhere(rename, root, text, self._language):
-                return Elsewhere(Evidence.RENAME, rename.old, partial(sites_elsewhere, rename, path), self._refused)
+            if is_seen_elsewhere(rename, root, source, text, self._language):
+                sites = elsewhere_of(rename, root, source, text, self._language, path)
+                return Elsewhere(Evidence.RENAME, rename.old, sites, self._refused)
         for signature in self._signatures_of(root, source, text):
             if signature.is_seen_elsewhere:
                 return Elsewhere(Evidence.SIGNATURE, signature.token, partial(signature.elsewhere, path), self._refused)
@@ -163,21 +162,28 @@ class NextEdits:
             return Elsewhere(Evidence.LIKE_EDITS, template.word, sites, self._refused)
         return None
 
-    def _found(self, root: Node, source: bytes, text: str) -> Iterator[tuple[Evidence, list[Site]]]:
-        """The places of each evidence, the surest first, each in order of the text."""
+    def _found(
+        self, root: Node, source: bytes, text: str
+    ) -> Iterator[tuple[Evidence, tuple[str, str] | None, list[Site]]]:
+        """The places of each evidence, the surest first, each in order of the text, with the declaration that they follow."""
         for rename in self._renames_of(root, source, text):
-            yield Evidence.RENAME, [Site(edit) for edit in sites_of(rename, root, source, text, self._language)]
+            yield (
+                Evidence.RENAME,
+                rename[:2],
+                [Site(edit) for edit in sites_of(rename, root, source, text, self._language)],
+            )
         touched = list(self._touched)
         for signature in self._signatures_of(root, source, text):
-            yield Evidence.SIGNATURE, signature.sites(root, source, text, touched)
+            yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, touched)
         template = self._template(root, source, text)
-        yield Evidence.LIKE_EDITS, [] if template is None else places_alike(template, self._language, root, text)
+        places = [] if template is None else places_alike(template, self._language, root, text)
+        yield Evidence.LIKE_EDITS, None, places
         same = self._examples.same(self._open_example(), root, text)
         if same is not None and signature_in(same[1], root, source, self._language) is None:
-            yield Evidence.ONE_EXAMPLE, same_elsewhere(*same, self._language, root, text)
+            yield Evidence.ONE_EXAMPLE, None, same_elsewhere(*same, self._language, root, text)
 
-    def _template(self, root: Node, source: bytes, text: str) -> Alike | None:
-        """What the last edits have in common, but for calls of what they have a better reason for."""
+    def _template(self, root: Node, source: bytes, text: str) -> CommonChange | None:
+        """What the last edits have in common, except calls of what they have a better reason for."""
         template = self._examples.template(self._open_example(), root, text)
         calls = {signature.token for signature in self._signatures_of(root, source, text)}
         return None if template is None or calls & set(template.template.before) else template
@@ -187,7 +193,7 @@ class NextEdits:
         return burst if burst is not None and self._is_example and self._is_new(burst) else None
 
     def _was_passed(self, sites: Sequence[Site], root: Node, text: str) -> bool:
-        """Whether a place was left as it is by who changed one above it and one below it."""
+        """Whether somebody changed a place above and one below, and left this one as it is."""
         template = self._examples.template(self._open_example(), root, text)
         return template is not None and any(
             template.between[0] < site.edit.start < template.between[1] for site in sites
@@ -202,8 +208,8 @@ class NextEdits:
         """The renames that are to be followed, whose name is still there and hides nothing."""
         burst = self._bursts.open
         now = burst and rename_in(burst)
-        for rename in [now, *self._renames] if now and not self._knows(now) else list(self._renames):
-            if text[rename.at : rename.at + len(rename.new)] != rename.new:
+        for rename in [now, *self._renames] if now and now not in self._renames else list(self._renames):
+            if text[rename.at : rename.at + len(rename.new)] != rename.new or rename[:2] in self._over:
                 continue
             if burst is not None and is_another(rename, burst, root):
                 continue
@@ -219,19 +225,21 @@ class NextEdits:
             self._add(signature_in(burst, root, source, self._language))
         for signature in list(self._signatures):
             found = Signatures.of(signature, root, source, text, self._language)
-            if found is not None:
+            if found is not None and ("", found.token) not in self._over:
                 yield found
 
     def _learn(self, burst: Burst, root: Node | None) -> None:
         if root is not None:
             self._renames = [one for one in self._renames if not is_another(one, burst, root)]
         renamed = rename_in(burst)
-        if renamed is not None and not self._knows(renamed):
-            self._renames = [renamed, *self._renames][:_DECLARATIONS]
-            if root is not None and renamed not in self._free:
+        if renamed is not None and renamed not in self._renames:
+            free = renamed in self._free
+            if root is not None and not free:
                 source = burst.after.encode("utf-8", "surrogatepass")
-                if is_free(renamed, root, source, burst.after, self._language, self._touched):
-                    self._free.append(renamed)
+                free = is_free(renamed, root, source, burst.after, self._language, self._touched)
+                self._free += [renamed] if free else []
+            if free or not self._knows(renamed):
+                self._renames = [renamed, *self._renames][:_DECLARATIONS]
         if root is not None and renamed is None:
             source = burst.after.encode("utf-8", "surrogatepass")
             self._add(signature_in(burst, root, source, self._language))
@@ -239,7 +247,7 @@ class NextEdits:
             self._examples.learn(burst, root)
 
     def _knows(self, renamed: Rename) -> bool:
-        """Who changes a place by hand to what its declaration is called renames nothing else."""
+        """Who changes a place by hand to what its declaration is called renames nothing else, but where it is declared once more."""
         return any(renamed[:2] == known[:2] for known in self._renames)
 
     def _add(self, signature: Signature | None) -> None:

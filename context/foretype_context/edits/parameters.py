@@ -10,12 +10,12 @@ from tree_sitter import Node
 
 from foretype_context.syntax.parsing import node_text, parse_bounded
 
-__all__ = ["Argument", "Kind", "Parameter", "arguments_of", "parameters_in", "parameters_of"]
+__all__ = ["Argument", "Parameter", "ParameterKind", "arguments_of", "parameters_in", "parameters_of"]
 
 _LIST_CHARS_MAX: Final = 2_000
 
 
-class Kind(Enum):
+class ParameterKind(Enum):
     """How an argument reaches a parameter."""
 
     POSITION = auto()
@@ -31,7 +31,7 @@ class Parameter(NamedTuple):
     """`name` is the pattern where there is no name; `default`: it may be left out."""
 
     name: str
-    kind: Kind
+    kind: ParameterKind
     default: bool
     declared: str = ""
 
@@ -80,20 +80,20 @@ def parameters_of(node: Node, source: bytes) -> tuple[Parameter, ...] | None:
     if node.has_error:
         return None
     found: list[Parameter] = []
-    kind = Kind.EITHER
+    kind = ParameterKind.EITHER
     for child in node.named_children:
         if child.type.endswith("comment") or child.type in _RECEIVERS or node_text(child, source).startswith("this:"):
             continue
         if child.type == "positional_separator":
-            found = [one._replace(kind=Kind.POSITION) for one in found]
+            found = [one._replace(kind=ParameterKind.POSITION) for one in found]
         elif child.type == "keyword_separator":
-            kind = Kind.KEYWORD
+            kind = ParameterKind.KEYWORD
         else:
             read = _read(child, source, kind)
             if not read:
                 return None
             found += read
-            kind = Kind.KEYWORD if read[0].kind is Kind.REST else kind
+            kind = ParameterKind.KEYWORD if read[0].kind is ParameterKind.REST else kind
     names = [one.name for one in found]
     return tuple(found) if "" not in names and len(set(names)) == len(names) else None
 
@@ -136,7 +136,7 @@ def arguments_of(node: Node, source: bytes) -> list[Argument] | None:
     return found
 
 
-def _read(node: Node, source: bytes, kind: Kind) -> list[Parameter]:
+def _read(node: Node, source: bytes, kind: ParameterKind) -> list[Parameter]:
     declared = " ".join(node_text(node.child_by_field_name("type"), source).split())
     pattern = node.child_by_field_name("pattern") or node.child_by_field_name("left")
     name = pattern or node.child_by_field_name("name")
@@ -144,9 +144,9 @@ def _read(node: Node, source: bytes, kind: Kind) -> list[Parameter]:
         return [Parameter(node_text(node, source), kind, default=False)]
     inner = node.named_children[0].type if node.named_children else ""
     if node.type in _REST or "rest_pattern" == (pattern and pattern.type) or inner in _REST:
-        return [Parameter(node_text(node, source), Kind.REST, default=True, declared=declared)]
+        return [Parameter(node_text(node, source), ParameterKind.REST, default=True, declared=declared)]
     if "dictionary_splat_pattern" in (node.type, inner):
-        return [Parameter(node_text(node, source), Kind.KEYWORDS, default=True)]
+        return [Parameter(node_text(node, source), ParameterKind.KEYWORDS, default=True)]
     if node.type in _DEFAULTS:
         optional = node.type != "required_parameter" or node.child_by_field_name("value") is not None
         return [Parameter(node_text(name, source), kind, optional, declared)]

@@ -8,19 +8,36 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-from foretype_context.edits.bursts import Burst, How
+from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.edits.elsewhere import OtherFile, Site
 from foretype_context.edits.imports import imported
-from foretype_context.edits.names import Place, is_global, is_named_near, places_elsewhere, places_renamed
+from foretype_context.edits.members import (
+    Member,
+    is_member_free,
+    is_seen_from_outside,
+    member_at,
+    members_of,
+    members_renamed,
+)
+from foretype_context.edits.names import (
+    NamePlace,
+    is_declared_around,
+    is_global,
+    is_named_near,
+    places_elsewhere,
+    places_renamed,
+)
 from foretype_context.edits.offsets import byte_of, char_of
+from foretype_context.edits.owners import Owner
 from foretype_context.text.document import Edit
 
-__all__ = ["Rename", "is_another", "is_free", "is_seen_elsewhere", "rename_in", "sites_elsewhere", "sites_of"]
+__all__ = ["Rename", "elsewhere_of", "is_another", "is_free", "is_seen_elsewhere", "rename_in", "sites_of"]
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
@@ -41,9 +58,9 @@ class Rename(NamedTuple):
 def rename_in(burst: Burst) -> Rename | None:
     """The one name that a burst replaced by another; None where it did anything else.
 
-    A letter more or less is a name replaced as well: what counts are the whole words before and after.
+    A letter more or less is a name replaced as well: what counts are the whole words before and after. `_` is no name.
     """
-    if burst.how is not How.TYPED:
+    if burst.how is not ChangeOrigin.TYPED:
         return None
     start, end, text = burst.edit
     head = tail = 0
@@ -55,7 +72,7 @@ def rename_in(burst: Burst) -> Rename | None:
     new = burst.after[start - head : start + len(text) + tail]
     if old == new or max(len(old), len(new)) > _NAME_CHARS_MAX:
         return None
-    if _NAME.fullmatch(old) is None or _NAME.fullmatch(new) is None:
+    if _NAME.fullmatch(old) is None or _NAME.fullmatch(new) is None or not new.strip("_"):
         return None
     return Rename(old, new, start - head)
 
@@ -63,7 +80,9 @@ def rename_in(burst: Burst) -> Rename | None:
 def is_free(
     rename: Rename, root: Node, source: bytes, text: str, language: str, touched: Sequence[tuple[int, int]] = ()
 ) -> bool:
-    """Whether the new name stood for nothing else around its declaration. To be asked before anything follows it.
+    """Whether the new name stood for nothing else around its declaration, and what is left of the old one can mean nothing else.
+
+    To be asked before anything follows it.
 
     Args:
         touched: spans of characters that were edited: a new name there is one that was renamed by hand.
@@ -74,7 +93,15 @@ def is_free(
     def is_renamed(byte: int) -> bool:
         return byte == at or any(start <= byte <= end for start, end in spans)
 
-    return not is_named_near(root, source, language, at, rename.new, but=is_renamed)
+    member = member_at(root, source, language, at)
+    if member is not None:
+        if not is_member_free(member, root, source, language, rename.new, but=is_renamed):
+            return False
+        if not member.bare:
+            return True
+    return not is_named_near(root, source, language, at, rename.new, but=is_renamed) and not is_declared_around(
+        root, source, language, at, rename.old
+    )
 
 
 def is_another(rename: Rename, burst: Burst, root: Node) -> bool:
@@ -97,23 +124,39 @@ def is_another(rename: Rename, burst: Burst, root: Node) -> bool:
 
 
 def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str) -> list[Edit]:
-    """What the rename leaves to do, in order of the text; nothing where that is not certain.
+    """What the rename leaves to do, in order of the text; empty if that is not certain.
 
     Args:
         root, source: of `text`, as it is now.
     """
     at = byte_of(text, rename.at)
-    places = places_renamed(root, source, language, at, old=rename.old, new=rename.new)
-    return [_edit(place, rename, source, text) for place in places or ()]
+    member = member_at(root, source, language, at)
+    bare = member is None or member.bare
+    places = places_renamed(root, source, language, at, old=rename.old, new=rename.new) if bare else []
+    owned = [] if member is None else members_renamed(member, root, source, language, rename.old)
+    if places is None or owned is None:
+        return []
+    return sorted(_edit(place, rename, source, text) for place in [*places, *owned])
 
 
-def is_seen_elsewhere(rename: Rename, root: Node, text: str, language: str) -> bool:
+def is_seen_elsewhere(rename: Rename, root: Node, source: bytes, text: str, language: str) -> bool:
     """Whether other files may name what was renamed."""
-    return is_global(root, language, byte_of(text, rename.at))
+    at = byte_of(text, rename.at)
+    return is_seen_from_outside(root, source, language, at) or is_global(root, language, at)
 
 
-def sites_elsewhere(rename: Rename, path: str, file: OtherFile) -> list[Site]:
-    """What the rename leaves to do in a file that imports the name from the one at `path`; nothing where that is not certain."""
+def elsewhere_of(
+    rename: Rename, root: Node, source: bytes, text: str, language: str, path: str
+) -> Callable[[OtherFile], list[Site]]:
+    """What a rename in the file at `path` leaves to do in another one."""
+    member = member_at(root, source, language, byte_of(text, rename.at))
+    return (
+        partial(_sites_elsewhere, rename, path) if member is None else partial(_members_elsewhere, rename, path, member)
+    )
+
+
+def _sites_elsewhere(rename: Rename, path: str, file: OtherFile) -> list[Site]:
+    """In a file that imports the name from the one at `path`; empty if that is not certain."""
     listed = "__all__" in file.text and re.search(rf"""["']{re.escape(rename.old)}["']""", file.text) is not None
     if listed or posixpath.basename(file.path) == "__init__.py":
         return []  # it hands the name on, who knows to whom
@@ -122,7 +165,21 @@ def sites_elsewhere(rename: Rename, path: str, file: OtherFile) -> list[Site]:
     return [Site(_edit(place, rename, file.source, file.text)) for place in places or ()]
 
 
-def _edit(place: Place, rename: Rename, source: bytes, text: str) -> Edit:
+def _members_elsewhere(rename: Rename, path: str, member: Member, file: OtherFile) -> list[Site]:
+    """In a file that has the class from the one at `path`; empty if that is not certain."""
+    seen = imported(file.root, file.source, file.language, file.path, path)
+    name = member.owner.name
+    if name in seen.taken or not (seen.whole or any(one.local == one.name == name for one in seen.specifiers)):
+        return []
+    named = member._replace(owner=Owner(name, -1), first=True)
+    taken = members_of(named, file.root, file.source, file.language, rename.new)
+    if taken is None or any(one.declares for one in taken):
+        return []
+    places = members_renamed(named, file.root, file.source, file.language, rename.old)
+    return [Site(_edit(place, rename, file.source, file.text)) for place in places or ()]
+
+
+def _edit(place: NamePlace, rename: Rename, source: bytes, text: str) -> Edit:
     start = char_of(text, source, place.start)
     said = f"{rename.old}: {rename.new}" if place.shorthand else rename.new
     return Edit(start, start + len(rename.old), said)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from foretype_context.edits.arguments import NOT_KNOWN, Given, fits, pairs_of, rewritten
-from foretype_context.edits.bursts import Burst, How
+from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.edits.calls import Declaration, calls_elsewhere, calls_of, declaration_around, declaration_named
 from foretype_context.edits.elsewhere import OtherFile, Site
 from foretype_context.edits.imports import imported
@@ -41,6 +41,8 @@ class _Change(NamedTuple):
     declaration: Declaration
     old: tuple[Parameter, ...]
     new: tuple[Parameter, ...]
+    may_omit: bool
+    """Who calls it in JavaScript may leave out what came at the end: only what is certainly given is worth a word."""
 
 
 def signature_in(burst: Burst, root: Node, source: bytes, language: str) -> Signature | None:
@@ -49,7 +51,7 @@ def signature_in(burst: Burst, root: Node, source: bytes, language: str) -> Sign
     Args:
         root, source: of the text after the burst.
     """
-    if burst.how in (How.UNDONE, How.FORMATTED):
+    if burst.how in (ChangeOrigin.UNDONE, ChangeOrigin.FORMATTED):
         return None
     one = declaration_around(root, source, byte_of(burst.after, burst.edit.start))
     new = one and parameters_of(one.listed, source)
@@ -78,9 +80,10 @@ class Signatures:
             if not old or not new or old[0] != new[0]:
                 return None
             old, new = old[1:], new[1:]
+        may_omit = language == "javascript" and [p.name for p in new[: len(old)]] == [p.name for p in old]
         if pairs_of(old, new) is None:
             return None
-        return Signatures(_Change(node_text(one.name, source), one, old, new), language)
+        return Signatures(_Change(node_text(one.name, source), one, old, new, may_omit), language)
 
     @property
     def token(self) -> str:
@@ -117,6 +120,7 @@ class Signatures:
             for node, given in read
             if touched and _overlaps(node, touched, nodes) and fits(change.new, given) and not fits(change.old, given)
         ]
+        came = {one.name for one in change.new} - {one.name for one in change.old}
         sites: list[Site] = []
         waiting: list[Node] = []
         for node, given in reversed(read):  # a call among the arguments of another comes first
@@ -124,6 +128,8 @@ class Signatures:
                 continue
             if fits(change.new, given) and (touched is None or _overlaps(node, touched, nodes)):
                 continue  # it is done, or nobody knows whether it is
+            if any(one.value in came or one.keyword in came for one in given):
+                continue  # it is given already, whatever else is to come
             said = rewritten(
                 change.old,
                 change.new,
@@ -133,9 +139,9 @@ class Signatures:
             )
             at = char_of(file.text, file.source, node.start_byte)
             listed = node_text(node, file.source)
-            if said is NOT_KNOWN and not fits(change.new, given):
-                end = at + len(listed) - 1
-                sites.append(Site(Edit(end, end, ""), jump_only=True))
+            if said is NOT_KNOWN and not fits(change.new, given) and not change.may_omit:
+                place = char_of(file.text, file.source, _missing(change, node, given, file.source))
+                sites.append(Site(Edit(place, place, ""), jump_only=True))
                 waiting.append(node)
             elif isinstance(said, list):
                 sites.append(Site(_shortened(at, listed, _listed(node, given, said, file.source))))
@@ -149,13 +155,23 @@ class Signatures:
         own = is_variable_at(root, source, language, wanted.name, call.start_byte)
         if own and (not texts or wanted.name in texts):
             return wanted.name
-        if len(texts) != 1:
+        if len(texts) != 1 or self._change.may_omit:
             return None
         text = texts.pop()
         if _LITERAL.fullmatch(text):
             return text
         is_seen = _NAME.fullmatch(text) and is_variable_at(root, source, language, text, call.start_byte)
         return text if is_seen else None
+
+
+def _missing(change: _Change, node: Node, given: Sequence[Argument], source: bytes) -> int:
+    """The byte of a call where the first argument that it lacks belongs; its end where nobody can count."""
+    known = {one.name for one in change.old}
+    before = next((index for index, one in enumerate(change.new) if one.name not in known), len(given))
+    if before < len(given) and not any(one.keyword for one in given):
+        return given[before - 1].end if before else node.start_byte + 1
+    closing = source[given[-1].end : node.end_byte] if given else b""
+    return given[-1].end if b"\n" in closing else node.end_byte - 1
 
 
 def _given_for(wanted: Parameter, parameters: Sequence[Parameter], given: Sequence[Argument]) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from foretype_context.edits.bursts import Burst, How
+from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import is_word
 
@@ -105,7 +105,7 @@ def lexemes(text: str) -> list[str]:
 def region_of(burst: Burst) -> Region | None:
     """The lines of a burst; None for one that was neither typed nor accepted, or is too large to be like another."""
     start, end, text = burst.edit
-    if burst.how not in (How.TYPED, How.ACCEPTED):
+    if burst.how not in (ChangeOrigin.TYPED, ChangeOrigin.ACCEPTED):
         return None
     first = burst.before.rfind("\n", 0, start) + 1
     last = burst.before.find("\n", end)
@@ -235,7 +235,7 @@ def _says_enough(template: Template) -> bool:
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Lexemes that both begin with, whatever the blanks before them but for the ends of lines."""
+    """Lexemes that both begin with. Blanks before them may differ, line ends may not."""
     count = 0
     for x, y in zip(a, b, strict=False):
         if x.strip() != y.strip() or ("\n" in x) is not ("\n" in y):

@@ -20,8 +20,8 @@ from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = [
     "Detection",
-    "Evidence",
     "Family",
+    "ModelEvidence",
     "Proof",
     "detect",
     "families",
@@ -118,7 +118,7 @@ class Unserved(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class ModelEvidence:
     """What is known of a model before it is asked anything.
 
     Attributes:
@@ -134,11 +134,11 @@ class Evidence:
     pieces: bool | None = None
 
     @classmethod
-    def of(cls, controls: Iterable[str], **rest: Any) -> Evidence:
+    def of(cls, controls: Iterable[str], **rest: Any) -> ModelEvidence:
         return cls(controls=dict.fromkeys(controls), **rest)
 
     @classmethod
-    def of_tokenizer(cls, tokenizer: Tokenizer, file: bytes, *, pre: str = "", name: str = "") -> Evidence:
+    def of_tokenizer(cls, tokenizer: Tokenizer, file: bytes, *, pre: str = "", name: str = "") -> ModelEvidence:
         """What a tokenizer and its `tokenizer.json` say."""
         said = msgspec.json.decode(file, type=_File)
         pieces = True if said.model.byte_fallback or said.model.type == "Unigram" else None
@@ -223,7 +223,7 @@ def names_a_chat_model(name: str) -> bool:
     return _CHAT_NAME.search(name) is not None
 
 
-def detect(evidence: Evidence) -> Detection:
+def detect(evidence: ModelEvidence) -> Detection:
     """The family of a vocabulary."""
     have = evidence.controls.keys()
     fitting = [one for one in families() if one.detected and _fits(one, GRAMMARS[one.grammar], evidence)]
@@ -256,21 +256,21 @@ def detect(evidence: Evidence) -> Detection:
     )
 
 
-def _fits(one: Family, grammar: Grammar, evidence: Evidence) -> bool:
+def _fits(one: Family, grammar: Grammar, evidence: ModelEvidence) -> bool:
     have = evidence.controls.keys()
     if not grammar.needed() <= have or any(token in have for token in one.unlike):
         return False
     return one.pieces is None or evidence.pieces is None or one.pieces is evidence.pieces
 
 
-def _ids_agree(one: Family, evidence: Evidence) -> bool | None:
+def _ids_agree(one: Family, evidence: ModelEvidence) -> bool | None:
     """Whether the ids are the family's own; None where there is nothing to compare."""
     known = [(evidence.controls[token], wanted) for token, wanted in one.ids.items() if token in evidence.controls]
     given = [(own, wanted) for own, wanted in known if own is not None]
     return all(own == wanted for own, wanted in given) if len(given) > 1 else None
 
 
-def _names_truly(fitting: Iterable[Family], evidence: Evidence) -> bool:
+def _names_truly(fitting: Iterable[Family], evidence: ModelEvidence) -> bool:
     """Whether the pre-tokeniser's name is to be believed: several vocabularies share one, and ids tell those apart.
 
     A vocabulary split as StarCoder's is, with control tokens at other ids, is not StarCoder's.
@@ -279,7 +279,7 @@ def _names_truly(fitting: Iterable[Family], evidence: Evidence) -> bool:
     return not named or any(_ids_agree(one, evidence) is not False for one in named)
 
 
-def _score(one: Family, evidence: Evidence) -> int:
+def _score(one: Family, evidence: ModelEvidence) -> int:
     """For the family or against it, beyond the tokens of its grammar: each kind of evidence counts one.
 
     Other ids say nothing: of some families none are known, and they would win by that.

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from foretype_context.errors import GrammarError, ProfileError, UnknownControlError
 from foretype_context.grammars.grammar import announced
-from foretype_context.prompt.layouts import IDLE_SECONDS, LAYOUTS, FilePart, Request
+from foretype_context.prompt.layouts import IDLE_SECONDS, LAYOUTS, FilePart, LayoutRequest
 from foretype_context.prompt.plan import Dropped, FileMemory, FrozenSpan, Plan, PlanState
 from foretype_context.prompt.profile import Opened, Profile, Stop
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
@@ -85,6 +87,17 @@ class Assembler:
         # The same snippets come with every key.
         self._cost = lru_cache(maxsize=_KNOWN_SNIPPETS)(self._cost_of)
         self._trimmed = lru_cache(maxsize=_KNOWN_SNIPPETS)(self._trimmed_of)
+
+    def for_blocks(self) -> Assembler:
+        """Of whole blocks, whose prompts may be larger."""
+        budgets = self.profile.block_budgets
+        if budgets is None:
+            return self
+        takes = max(
+            self.profile.context_limit_tokens, budgets.prompt_tokens + max(budgets.line_tokens, budgets.block_tokens)
+        )
+        larger = msgspec.structs.replace(self.profile, budgets=budgets, context_limit_tokens=takes)
+        return Assembler(self.tokenizer, larger, repository=self.repository, timer=self._timer)
 
     @property
     def grammar(self) -> Grammar:
@@ -208,7 +221,7 @@ class Assembler:
 
     def _laid_out(self, view: View, memory: FileMemory | None, tokens: int, now: float) -> FilePart:
         tokens -= 1 if self._grammar.tail else 0
-        request = Request(
+        request = LayoutRequest(
             view=view,
             memory=memory,
             tokens=max(tokens, 0),

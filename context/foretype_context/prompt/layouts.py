@@ -39,7 +39,7 @@ from foretype_context.prompt.windows import (
 )
 from foretype_context.tokens.tokenizer import Tokenizer, cut_points
 
-__all__ = ["IDLE_SECONDS", "LAYOUTS", "FilePart", "Request"]
+__all__ = ["IDLE_SECONDS", "LAYOUTS", "FilePart", "LayoutRequest"]
 
 IDLE_SECONDS: Final = 3.0
 """After this long without a request old edits may move up: nobody is typing on top of the cache."""
@@ -48,7 +48,7 @@ _MIDDLE_QUANTUM_TOKENS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class LayoutRequest:
     """What a layout is asked for.
 
     Attributes:
@@ -102,7 +102,7 @@ def _segment(view: View, kind: Kind, start: int, end: int, text: str | None = No
     return Segment(kind=kind, scope=scope, source=source, text=snapshot.text[start:end] if text is None else text)
 
 
-def _above(request: Request, start: int, end: int) -> tuple[Segment, ...]:
+def _above(request: LayoutRequest, start: int, end: int) -> tuple[Segment, ...]:
     view = request.view
     segments: list[Segment] = []
     for text in chunks(view.snapshot.text[start:end], request.tokenizer.cut_rule):
@@ -112,7 +112,7 @@ def _above(request: Request, start: int, end: int) -> tuple[Segment, ...]:
 
 
 def _fits_above(
-    request: Request, end_line: int, middle_tokens: int, used_tokens: int, quantum: int = _MIDDLE_QUANTUM_TOKENS
+    request: LayoutRequest, end_line: int, middle_tokens: int, used_tokens: int, quantum: int = _MIDDLE_QUANTUM_TOKENS
 ) -> int:
     """Start of the window above `end_line` within what is left; the middle counts in steps, so that a key moves nothing."""
     reserved = -(-max(middle_tokens, 1) // quantum) * quantum
@@ -133,7 +133,7 @@ class _Below:
     chars: int
 
 
-def _below(request: Request, start: int, tokens: int, *, freeze: bool) -> _Below:
+def _below(request: LayoutRequest, start: int, tokens: int, *, freeze: bool) -> _Below:
     """Text from `start` on, frozen where the last prompt's may still stand for it."""
     view, memory, tokenizer = request.view, request.memory, request.tokenizer
     snapshot = view.snapshot
@@ -156,12 +156,12 @@ def _below(request: Request, start: int, tokens: int, *, freeze: bool) -> _Below
     return _Below(found, tokenizer.count(segment.text), (), segment.text, segment.source, len(snapshot.text) - start)
 
 
-def _tail_room(request: Request) -> int:
+def _tail_room(request: LayoutRequest) -> int:
     room = min(request.suffix_tokens, request.tokens // 3)
     return min(room, request.tokens // 8) if request.grammar.tail else room
 
 
-def _tail(request: Request, tokens: int, lines: int = 0) -> tuple[Segment | None, int]:
+def _tail(request: LayoutRequest, tokens: int, lines: int = 0) -> tuple[Segment | None, int]:
     """The tail segment and the offset where the suffix begins.
 
     Where the family has a tail token the tail is the rest of the line, and `lines` whole lines after it, without the last
@@ -186,7 +186,7 @@ def _tail(request: Request, tokens: int, lines: int = 0) -> tuple[Segment | None
     return _segment(view, Kind.TAIL, start, start + cut), start + cut
 
 
-def _tail_lines(request: Request, place: FileMemory) -> int | None:
+def _tail_lines(request: LayoutRequest, place: FileMemory) -> int | None:
     """How many lines the tail must hold so that the suffix of `place` follows it; None where it cannot.
 
     A suffix that is exactly as it was is looked for first, on any line: one that is merely similar may be a line off.
@@ -210,13 +210,13 @@ def _tail_lines(request: Request, place: FileMemory) -> int | None:
     return None
 
 
-def _below_holds(request: Request, place: FileMemory, start: int) -> bool:
+def _below_holds(request: LayoutRequest, place: FileMemory, start: int) -> bool:
     return place.below_chars < 0 or still_holds(
         place.below, place.below_chars, start, request.view.snapshot, request.suffix_tokens, request.tokenizer
     )
 
 
-def _middle(request: Request, start: int, tokens: int) -> tuple[str, str]:
+def _middle(request: LayoutRequest, start: int, tokens: int) -> tuple[str, str]:
     """Text from `start` to the cursor within `tokens`, and the characters that healing leaves out of it."""
     view = request.view
     text = view.snapshot.text[start : view.offset]
@@ -225,7 +225,7 @@ def _middle(request: Request, start: int, tokens: int) -> tuple[str, str]:
     return last_tokens(request.tokenizer, text, tokens), healed
 
 
-def _remember(request: Request, start: int, hole: int, below: _Below) -> FileMemory:
+def _remember(request: LayoutRequest, start: int, hole: int, below: _Below) -> FileMemory:
     text = request.view.snapshot.text
     shown = FileMemory(
         window_start=start,
@@ -252,11 +252,11 @@ def _earlier(memory: FileMemory | None, shown: FileMemory, most: int) -> tuple[F
 class _Kept(NamedTuple):
     """A request with the memory of the place that still fits, and how many lines more than the cursor's its tail holds."""
 
-    request: Request
+    request: LayoutRequest
     tail_lines: int
 
 
-def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> _Kept | None:
+def _recalled(request: LayoutRequest, fits: Callable[[LayoutRequest, FileMemory], bool]) -> _Kept | None:
     """The newest memory that fits the cursor's place and whose suffix may still stand, or None."""
     memory, text = request.memory, request.view.snapshot.text
     if memory is None:
@@ -280,7 +280,7 @@ def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> 
 
 
 def _psm(
-    request: Request, hole: int, hole_line: int, quantum: int = _MIDDLE_QUANTUM_TOKENS, tail_lines: int = 0
+    request: LayoutRequest, hole: int, hole_line: int, quantum: int = _MIDDLE_QUANTUM_TOKENS, tail_lines: int = 0
 ) -> FilePart:
     """Lines above `hole`, suffix and tail, then what stands between `hole` and the cursor."""
     view, tokenizer = request.view, request.tokenizer
@@ -303,14 +303,14 @@ def _psm(
     )
 
 
-def psm_line_last(request: Request) -> FilePart:
+def psm_line_last(request: LayoutRequest) -> FilePart:
     """Lines above · frozen suffix · tail · middle token · typed part of the line."""
     view = request.view
     kept = _recalled(request, _same_line) or _Kept(request, 0)
     return _psm(kept.request, view.line_start, view.line, tail_lines=kept.tail_lines)
 
 
-def psm_growing(request: Request) -> FilePart:
+def psm_growing(request: LayoutRequest) -> FilePart:
     """Lines above and suffix both frozen at the last rebase · tail · middle token · all typed since.
 
     Rebases on any change before the end of the frozen lines, when the cursor left the hole, when the hole is 20 lines or a
@@ -327,11 +327,11 @@ def psm_growing(request: Request) -> FilePart:
     return _psm(kept.request, hole, view.snapshot.line_of(hole), quantum, kept.tail_lines)
 
 
-def _same_line(request: Request, place: FileMemory) -> bool:
+def _same_line(request: LayoutRequest, place: FileMemory) -> bool:
     return place.hole_start == request.view.line_start
 
 
-def _still_growing(request: Request, place: FileMemory) -> bool:
+def _still_growing(request: LayoutRequest, place: FileMemory) -> bool:
     view = request.view
     snapshot, hole = view.snapshot, place.hole_start
     if not place.window_start <= hole <= view.line_start or place.window_start + len(place.above) != hole:
@@ -343,7 +343,7 @@ def _still_growing(request: Request, place: FileMemory) -> bool:
     return request.tokenizer.count(snapshot.text[hole : view.offset]) <= request.tokens * request.strategy.growing_share
 
 
-def psm_classic(request: Request) -> FilePart:
+def psm_classic(request: LayoutRequest) -> FilePart:
     """Text up to the cursor · text from the cursor on · middle token."""
     view, tokenizer = request.view, request.tokenizer
     typed, healed = _middle(request, view.line_start, request.tokens // 2)
@@ -362,14 +362,14 @@ def psm_classic(request: Request) -> FilePart:
     )
 
 
-def _below_cursor(request: Request, *, freeze: bool) -> _Below:
+def _below_cursor(request: LayoutRequest, *, freeze: bool) -> _Below:
     """The suffix from the cursor on, for the layouts that have no tail."""
     view = request.view
     tokens = min(request.suffix_tokens, request.tokens // 3)
     return _below(request, view.offset, tokens, freeze=freeze)
 
 
-def spm(request: Request) -> FilePart:
+def spm(request: LayoutRequest) -> FilePart:
     """Frozen suffix from the cursor on · middle token · text up to the cursor.
 
     The text since the last place where token counts add up is the middle: nothing separates it from the lines above.
@@ -395,17 +395,17 @@ def spm(request: Request) -> FilePart:
     )
 
 
-def spm_plain(request: Request) -> FilePart:
+def spm_plain(request: LayoutRequest) -> FilePart:
     """Frozen suffix, tail first · lines above · middle token · typed part of the line."""
     return replace(psm_line_last(request), suffix_first=True)
 
 
-def spm_plain_growing(request: Request) -> FilePart:
+def spm_plain_growing(request: LayoutRequest) -> FilePart:
     """Frozen suffix, tail first · frozen lines above · middle token · all typed since."""
     return replace(psm_growing(request), suffix_first=True)
 
 
-LAYOUTS: Final = MappingProxyType[str, Callable[[Request], FilePart]](
+LAYOUTS: Final = MappingProxyType[str, Callable[[LayoutRequest], FilePart]](
     {
         PSM_LINE_LAST: psm_line_last,
         PSM_GROWING: psm_growing,

@@ -1,7 +1,7 @@
 """The model profile: everything a client must know about the model behind the gateway, as data.
 
 The server owns the model, so it owns the template, the budgets and the thresholds; the client follows. A profile is sent
-after `hello` and again whenever it changes (design, section 3).
+after `hello` and again whenever it changes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ import msgspec
 from foretype_context.edit_models.question import EditWindow
 from foretype_context.prompt.strategy import Strategy
 
-__all__ = ["KNOBS", "Budgets", "MinMeanLogprob", "Opened", "Profile", "Service", "Stop", "StopRules"]
+__all__ = [
+    "BLOCK_ANSWER_TOKENS",
+    "KNOBS",
+    "Budgets",
+    "MinMeanLogprob",
+    "Opened",
+    "Profile",
+    "Service",
+    "Stop",
+    "StopRules",
+]
 
 
 KNOBS: Final = ("arms", "budgets", "debounce", "speculation", "strategy", "thresholds")
@@ -76,6 +86,10 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     opened: Opened | None = None
 
 
+BLOCK_ANSWER_TOKENS: Final = 768
+"""Generated at most for a whole block that is asked for."""
+
+
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     """Token budgets of a prompt and of a suggestion.
 
@@ -100,6 +114,9 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults from which the client builds the `Stop` of a request.
 
     Attributes:
+        strings: every suggestion ends before these.
+        single_line_max_lines: lines of a suggestion of one line.
+        block_max_lines: lines of a suggestion of several.
         first_line_decides: a line that opens a block may be followed by that block, though the syntax at the cursor asked for
             one line.
     """
@@ -115,6 +132,9 @@ class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
 
     0 lets nothing be shown, since no text is certain: a model that is right too seldom at every confidence answers only
     somebody who asks.
+
+    Attributes:
+        mid_line, line, block: of what ends within a line, with its line, or with a block.
     """
 
     mid_line: float = -100.0
@@ -149,6 +169,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         speculative: whether what comes after a suggestion is asked for; None leaves that to the client.
         service: what a loaded gateway has to leave out; the budgets say the same in tokens.
         strategy_rules: the strategy itself, where clients may not know it by name.
+        block_budgets: of a whole block that is asked for, where larger prompts are taken for it; None for those of suggestions.
         next_edit: the model that predicts next edits, and how it is asked; None where there is none, and nothing is asked.
     """
 
@@ -173,3 +194,4 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     drop_broken: bool = True
     service: Service = Service.FULL
     next_edit: EditWindow | None = None
+    block_budgets: Budgets | None = None

@@ -17,7 +17,7 @@ from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
 from foretype_context.syntax.languages import PLAINTEXT, language_of, language_spec
-from foretype_context.syntax.outline import Part, parts_of
+from foretype_context.syntax.outline import OutlinePiece, parts_of
 from foretype_context.text.document import Snapshot
 
 __all__ = ["MANIFESTS", "REPOSITORY_CHARS", "CommittedFiles", "RepositorySource", "package_of", "repository_part"]
@@ -155,7 +155,7 @@ def _frameworks(files: Mapping[str, str]) -> list[str]:
     return found[:_FRAMEWORKS_SHOWN]
 
 
-def _shared_imports(parts: Mapping[str, Sequence[Part]]) -> list[str]:
+def _shared_imports(parts: Mapping[str, Sequence[OutlinePiece]]) -> list[str]:
     """Imports of one line that at least two files have: the most frequent, by name, so that one use more moves none."""
     counted = Counter(
         head
@@ -166,7 +166,7 @@ def _shared_imports(parts: Mapping[str, Sequence[Part]]) -> list[str]:
     return sorted(head for head, _ in sorted(frequent, key=lambda one: (-one[1], one[0]))[:_IMPORT_LINES])
 
 
-def _definitions(parts: Mapping[str, Sequence[Part]], mark: str, limit_chars: int) -> Iterator[str]:
+def _definitions(parts: Mapping[str, Sequence[OutlinePiece]], mark: str, limit_chars: int) -> Iterator[str]:
     """First lines of the public outer definitions, file by file; each file gets its part of the room, the rest goes on."""
     left, files_left = limit_chars, len(parts)
     for path, found in parts.items():

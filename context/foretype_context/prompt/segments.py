@@ -1,7 +1,7 @@
 """Segments: the parts a prompt is made of.
 
 A prompt is a list of segments. *Which* segments are kept is decided by budget, age and the cursor; *where* they stand is
-decided by stability alone, so that what does not change stays byte for byte where it was (design, section 4).
+decided by stability alone, so that what does not change stays byte for byte where it was.
 
 These types cross the wire (:mod:`foretype_wire.messages`), so they cost msgspec and nothing else.
 """

@@ -18,7 +18,7 @@ from foretype_context.text.document import Snapshot
 
 __all__ = [
     "CLOSERS_ONLY",
-    "Spot",
+    "NodeBeforeCursor",
     "SuggestionKind",
     "block_indent",
     "closes_block",
@@ -81,21 +81,21 @@ class SuggestionKind(StrEnum):
     OPENED = "opened"  # the rest of this line, which turned out to open a block, and that block
 
 
-class Spot(NamedTuple):
+class NodeBeforeCursor(NamedTuple):
     """The smallest node that holds the character left of a place, and that place's byte offset in the node's tree."""
 
     node: Node
     byte: int
 
 
-def spot_before(snapshot: Snapshot, offset: int) -> Spot | None:
+def spot_before(snapshot: Snapshot, offset: int) -> NodeBeforeCursor | None:
     """Looks into the tree around `offset`; None at the text's start and where there is no tree."""
     region = snapshot.syntax_at(offset)
     if region is None or offset == region.start:
         return None
     byte = len(snapshot.text[region.start : offset].encode())
     node = region.tree.root_node.descendant_for_byte_range(byte - 1, byte - 1)
-    return None if node is None else Spot(node, byte)
+    return None if node is None else NodeBeforeCursor(node, byte)
 
 
 def in_comment_or_string(snapshot: Snapshot, offset: int) -> bool:

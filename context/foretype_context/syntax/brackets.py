@@ -16,7 +16,7 @@ from foretype_context.syntax.languages import language_spec
 from foretype_context.text.document import Snapshot
 
 __all__ = [
-    "Surroundings",
+    "OpenBrackets",
     "Within",
     "excess_closer",
     "missing_closers",
@@ -121,7 +121,7 @@ def missing_closers(text: str, line_comment: str) -> str:
     return scanner.quote + "".join(_CLOSERS[bracket] for bracket in reversed(stack))
 
 
-class Surroundings:
+class OpenBrackets:
     """What brackets stand open at the cursor.
 
     Attributes:
@@ -155,12 +155,12 @@ def statement_start(snapshot: Snapshot, offset: int) -> int:
     return snapshot.line_start(first)
 
 
-def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Surroundings:
+def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> OpenBrackets:
     """Scans from the enclosing outermost line to the next one; `skip_right` characters right of the cursor are left out."""
     line, start = snapshot.line_of(offset), statement_start(snapshot, offset)
     known = start == 0 or _is_outer(snapshot, snapshot.line_of(start))
     if not known or offset - start > _LOOK_CHARS:
-        return Surroundings(False, (), 0, "")
+        return OpenBrackets(False, (), 0, "")
     scanner = _Scanner(language_spec(snapshot.language).line_comment)
     stack: list[str] = []
     for _, bracket in scanner.brackets(snapshot.text[start:offset]):
@@ -180,10 +180,10 @@ def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Sur
         elif rest and rest[-1] == _PAIRS[bracket]:
             rest.pop()
             left = min(left, len(rest))
-    return Surroundings(True, tuple(stack), len(stack) - left, quote)
+    return OpenBrackets(True, tuple(stack), len(stack) - left, quote)
 
 
-def excess_closer(text: str, around: Surroundings, line_comment: str) -> int | None:
+def excess_closer(text: str, around: OpenBrackets, line_comment: str) -> int | None:
     """Offset of the first bracket in `text` that closes nothing: neither what `text` opened nor what is still open.
 
     A bracket that stands open left of the cursor may be closed only if the text right of the cursor does not close it.

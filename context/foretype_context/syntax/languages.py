@@ -45,6 +45,7 @@ class LanguageSpec:
         opens_block: what a line ends with when a block begins below it.
         closes_block: lines that end a block and belong to it, at the indentation of the line that opened it.
         line_comment: what a comment starts with.
+        signature_ends_with: what stands behind a function's head where its body is left out.
     """
 
     id: str
@@ -61,6 +62,7 @@ class LanguageSpec:
     opens_block: tuple[str, ...] = ("{",)
     closes_block: tuple[str, ...] = ("}",)
     line_comment: str = "//"
+    signature_ends_with: str = ";"
 
 
 def _set(names: str) -> frozenset[str]:
@@ -96,6 +98,7 @@ _ALL: Final = (
         opens_block=(":",),
         closes_block=(),
         line_comment="#",
+        signature_ends_with="",
     ),
     LanguageSpec(
         id="javascript",
@@ -141,6 +144,7 @@ _ALL: Final = (
             "(function_declaration name: (_) @name body: (_) @body) @definition "
             "(method_declaration name: (_) @name body: (_) @body) @definition"
         ),
+        signature_ends_with="",
     ),
     LanguageSpec(
         id="rust",
@@ -203,6 +207,7 @@ _ALL: Final = (
         opens_block=("do", "|", "then", "else", "begin", "ensure"),
         closes_block=("end", "}"),
         line_comment="#",
+        signature_ends_with="",
     ),
     LanguageSpec(
         id="php",
@@ -232,6 +237,7 @@ _ALL: Final = (
         opens_block=("{", "do", "then", "else"),
         closes_block=("}", "done", "fi"),
         line_comment="#",
+        signature_ends_with="",
     ),
 )
 

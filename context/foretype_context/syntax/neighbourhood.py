@@ -16,7 +16,7 @@ from foretype_context.syntax.outline import defines
 from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.text.lines import LineIndex
 
-__all__ = ["Neighbourhood", "Region", "edited_tree"]
+__all__ = ["Neighbourhood", "ParsedRegion", "edited_tree"]
 
 ABOVE_CHARS: Final = 9_000
 BELOW_CHARS: Final = 4_500
@@ -33,7 +33,7 @@ which can take seconds, is given up after 30 to 100 ms, and after a third of tha
 _SKIPS_MAX: Final = 64
 
 
-class Region(NamedTuple):
+class ParsedRegion(NamedTuple):
     """Characters `[start, end)` of a text, and the tree of exactly these, in bytes from `start`."""
 
     start: int
@@ -60,7 +60,7 @@ class Neighbourhood:
         self._language = language
         # A fragment of a file is not always written like its beginning.
         self._parsers = (parser_for(language), parser_for(language, fragment=True))
-        self._region: Region | None = None
+        self._region: ParsedRegion | None = None
         self._fresh = False
         self._give_ups = self._skips = 0
 
@@ -71,15 +71,15 @@ class Neighbourhood:
             return
         grown = len(new) - (end - start)
         if end < region.start:
-            self._region = Region(region.start + grown, region.end + grown, region.tree)
+            self._region = ParsedRegion(region.start + grown, region.end + grown, region.tree)
         elif (region.start < start or region.start == 0) and end <= region.end and 2 * (end - start) <= region.end:
             around = text[region.start : region.end]
             tree = edited_tree(region.tree, around, start - region.start, end - region.start, new)
-            self._region, self._fresh = Region(region.start, region.end + grown, tree), False
+            self._region, self._fresh = ParsedRegion(region.start, region.end + grown, tree), False
         else:
             self._region = None
 
-    def at(self, text: str, lines: LineIndex, offset: int) -> Region | None:
+    def at(self, text: str, lines: LineIndex, offset: int) -> ParsedRegion | None:
         """The region around `offset` of `text`, the text as it is after all edits; None: no grammar, or given up.
 
         A parse that was given up is tried again after 1, 2, 4 … 64 questions more: a text that is slow to parse stays so for
@@ -102,7 +102,7 @@ class Neighbourhood:
         self._fresh = self._region is not None
         return self._region
 
-    def _parsed(self, text: str, start: int, end: int, base: Tree | None) -> Region | None:
+    def _parsed(self, text: str, start: int, end: int, base: Tree | None) -> ParsedRegion | None:
         parser = self._parsers[start > 0]
         tree = parser and parse_in_steps(parser, text[start:end].encode(), EDIT_STEPS if base else PARSE_STEPS, base)
         if tree is None:
@@ -110,7 +110,7 @@ class Neighbourhood:
             self._give_ups += 1
             return None
         self._give_ups = 0
-        return Region(start, end, tree)
+        return ParsedRegion(start, end, tree)
 
 
 def _borders(text: str, lines: LineIndex, offset: int) -> tuple[int, int]:

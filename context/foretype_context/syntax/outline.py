@@ -14,7 +14,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from foretype_context.syntax.languages import language_spec
+from foretype_context.syntax.languages import LanguageSpec, language_spec
 from foretype_context.syntax.node_types import (
     BODIES,
     CLASSES,
@@ -29,7 +29,7 @@ from foretype_context.syntax.node_types import (
 from foretype_context.syntax.parsing import node_text, parse_bounded
 from foretype_context.text.strings import well_formed
 
-__all__ = ["OUTLINE_CHARS", "Part", "defines", "outline", "parts_of"]
+__all__ = ["OUTLINE_CHARS", "OutlinePiece", "defines", "outline", "parts_of"]
 
 OUTLINE_CHARS: Final = 1_000
 """200 to 300 tokens of source."""
@@ -51,7 +51,7 @@ _PYTHON_DOC: Final = re.compile(r"^[rRuUbB]{0,2}(\"\"\"|'''|\"|')\s*(.*?)\s*(\1.
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutlinePiece:
     """One piece of an outline.
 
     Attributes:
@@ -68,7 +68,7 @@ class Part:
     start: int
     end: int
     documentation: str = ""
-    members: tuple[Part, ...] = ()
+    members: tuple[OutlinePiece, ...] = ()
     foot: str = ""
     is_import: bool = False
 
@@ -125,7 +125,7 @@ def outline(
     return _capped(shown, limit_chars)
 
 
-def _narrowed(part: Part, names: frozenset[str]) -> Part | None:
+def _narrowed(part: OutlinePiece, names: frozenset[str]) -> OutlinePiece | None:
     if part.name in names or (part.is_import and any(name in part.head for name in names)):
         return part
     members = tuple(found for member in part.members if (found := _narrowed(member, names)) is not None)
@@ -143,25 +143,25 @@ def _capped(lines: Sequence[str], limit_chars: int) -> str:
     return "".join(kept)
 
 
-def parts_of(text: str, language: str) -> list[Part]:
+def parts_of(text: str, language: str) -> list[OutlinePiece]:
     """What a file imports and defines at its outer level, classes with their members, in the order of the text."""
     text = well_formed(text[:_TEXT_CHARS_MAX])
     data = text.encode()
     tree = parse_bounded(data, language)
     if tree is None:
         return list(_by_indentation(text, language))
-    return _Walk(data, language_spec(language).id).parts(tree.root_node)
+    return _Walk(data, language_spec(language)).parts(tree.root_node)
 
 
 class _Walk:
-    def __init__(self, data: bytes, language: str) -> None:
+    def __init__(self, data: bytes, spec: LanguageSpec) -> None:
         self._data = data
-        self._python = language == "python"
-        self._semicolon = language not in ("python", "go", "ruby", "shellscript")
+        self._python = spec.id == "python"
+        self._ends_with = spec.signature_ends_with
         self._left = _MAX_VISITED
 
-    def parts(self, root: Node) -> list[Part]:
-        found: list[Part] = []
+    def parts(self, root: Node) -> list[OutlinePiece]:
+        found: list[OutlinePiece] = []
         for part in self._inside(root, 0, top=True):
             # `const a = 1, b = 2` is one line for two names.
             if not found or (found[-1].start, found[-1].head) != (part.start, part.head):
@@ -170,18 +170,18 @@ class _Walk:
                 break
         return found
 
-    def _inside(self, node: Node, depth: int, *, top: bool) -> Iterator[Part]:
+    def _inside(self, node: Node, depth: int, *, top: bool) -> Iterator[OutlinePiece]:
         for child in node.named_children:
             self._left -= 1
             if self._left < 0:
                 return
             yield from self._of(child, child, depth, top=top)
 
-    def _of(self, node: Node, outer: Node, depth: int, *, top: bool) -> Iterator[Part]:
+    def _of(self, node: Node, outer: Node, depth: int, *, top: bool) -> Iterator[OutlinePiece]:
         kind = node.type
         if kind in IMPORTS:
             if top:
-                yield Part("", self._lines(outer, 4), outer.start_byte, outer.end_byte, is_import=True)
+                yield OutlinePiece("", self._lines(outer, 4), outer.start_byte, outer.end_byte, is_import=True)
         elif kind in FUNCTIONS:
             if name := defined_name(node, self._data):
                 yield self._function(name, node, outer)
@@ -190,7 +190,7 @@ class _Walk:
             if name and body is not None:
                 yield self._class(name, outer, body, depth)
             elif name and not kind.endswith("_specifier"):
-                yield Part(name, self._lines(outer), outer.start_byte, outer.end_byte, self._above(outer))
+                yield OutlinePiece(name, self._lines(outer), outer.start_byte, outer.end_byte, self._above(outer))
         elif kind in CONSTANTS or kind == "assignment":
             yield from self._constant(node, outer)
         elif depth < _MAX_DEPTH and kind not in NEVER and (top or kind in WRAPPERS or kind in BODIES):
@@ -202,30 +202,32 @@ class _Walk:
                 holds = holds and (kind in WRAPPERS or child.start_point[0] == node.start_point[0])
                 yield from self._of(child, outer if holds else child, depth + 1, top=top)
         elif top and node.end_byte - node.start_byte < _LINE_CHARS and self._imports(node):
-            yield Part("", self._lines(outer, 1), outer.start_byte, outer.end_byte, is_import=True)
+            yield OutlinePiece("", self._lines(outer, 1), outer.start_byte, outer.end_byte, is_import=True)
 
     def _imports(self, node: Node) -> bool:
         """Whether a call or command of one line names another file (`require`, `source`)."""
         shown = node_text(node, self._data)
         return "\n" not in shown and _IMPORT_LINE.match(shown) is not None
 
-    def _function(self, name: str, node: Node, outer: Node) -> Part:
+    def _function(self, name: str, node: Node, outer: Node) -> OutlinePiece:
         body = _body(node)
         head = self._declared(self._head(outer, body)) if body is not None else self._lines(outer)
-        return Part(name, head, outer.start_byte, outer.end_byte, self._documentation(outer, body))
+        return OutlinePiece(name, head, outer.start_byte, outer.end_byte, self._documentation(outer, body))
 
-    def _class(self, name: str, outer: Node, body: Node, depth: int) -> Part:
+    def _class(self, name: str, outer: Node, body: Node, depth: int) -> OutlinePiece:
         if outer.start_point[0] == outer.end_point[0]:
-            return Part(name, self._lines(outer, 1), outer.start_byte, outer.end_byte, self._above(outer))
+            return OutlinePiece(name, self._lines(outer, 1), outer.start_byte, outer.end_byte, self._above(outer))
         members = tuple(self._members(body, depth + 1)) if depth < _MAX_DEPTH else ()
         last = self._line_at(outer.end_byte)
         foot = last if last.strip() and last.strip()[0] in "}e" and outer.end_point[0] > outer.start_point[0] else ""
         if self._python or not (foot.strip().startswith("}") or foot.strip() == "end"):
             foot = ""
         head = self._head(outer, body)
-        return Part(name, head, outer.start_byte, outer.end_byte, self._documentation(outer, body), members, foot)
+        return OutlinePiece(
+            name, head, outer.start_byte, outer.end_byte, self._documentation(outer, body), members, foot
+        )
 
-    def _members(self, body: Node, depth: int) -> Iterator[Part]:
+    def _members(self, body: Node, depth: int) -> Iterator[OutlinePiece]:
         """Methods and inner classes by their heads; fields and what else stands there by their first lines."""
         plain = 0
         doc = self._doc_node(body) if self._python else None
@@ -246,9 +248,11 @@ class _Walk:
             ):
                 plain += 1
                 if plain <= _PLAIN_LINES:
-                    yield Part(defined_name(child, self._data), self._lines(child, 1), child.start_byte, child.end_byte)
+                    yield OutlinePiece(
+                        defined_name(child, self._data), self._lines(child, 1), child.start_byte, child.end_byte
+                    )
 
-    def _constant(self, node: Node, outer: Node) -> Iterator[Part]:
+    def _constant(self, node: Node, outer: Node) -> Iterator[OutlinePiece]:
         left = node.child_by_field_name("left")
         if node.type == "assignment" and (left is None or left.type != "identifier"):
             return
@@ -258,18 +262,18 @@ class _Walk:
         value = node.child_by_field_name("value")
         if value is not None and value.type in FUNCTION_VALUES:
             head = self._declared(self._head(outer, value.child_by_field_name("body")))
-            yield Part(name, head, outer.start_byte, outer.end_byte, self._above(outer))
+            yield OutlinePiece(name, head, outer.start_byte, outer.end_byte, self._above(outer))
             return
         whole = node.type in ("type_spec", "type_definition", "type_alias_declaration", "type_item")
         head = self._lines(outer, _SIGNATURE_LINES if whole else 1)
-        yield Part(name, head, outer.start_byte, outer.end_byte, self._above(outer))
+        yield OutlinePiece(name, head, outer.start_byte, outer.end_byte, self._above(outer))
 
     def _declared(self, head: str) -> str:
         """A function's head without the brace that opens its body: nothing would close it."""
         head = head.removesuffix("{").rstrip()
         if head.endswith("=>"):
             return head + " ..."
-        return head + ";" if self._semicolon and not head.endswith(";") else head
+        return head if head.endswith(self._ends_with) else head + self._ends_with
 
     def _head(self, outer: Node, body: Node | None) -> str:
         """From the start of the first line to the body. A brace that opens the body on the signature's line stays."""
@@ -372,7 +376,7 @@ def defines(line: str) -> bool:
     return _DEFINES.match(line) is not None
 
 
-def _by_indentation(text: str, language: str) -> Iterator[Part]:
+def _by_indentation(text: str, language: str) -> Iterator[OutlinePiece]:
     """Outer lines that define something, and inner ones that say so by a word; bodies are what is indented below."""
     comment = language_spec(language).line_comment
     at = produced = 0
@@ -389,7 +393,7 @@ def _by_indentation(text: str, language: str) -> Iterator[Part]:
         if not outer and re.match(r"\s*(?:let|const|var)\b", line):
             continue
         name = "" if imported else found["name"] if found is not None else ""
-        yield Part(name, line[:_LINE_CHARS], start, at, is_import=imported)
+        yield OutlinePiece(name, line[:_LINE_CHARS], start, at, is_import=imported)
         produced += 1
         if produced >= _MAX_PARTS:
             return

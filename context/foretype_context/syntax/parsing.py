@@ -23,7 +23,7 @@ PARSE_STEPS: Final = 3_500
 """Progress calls and reads of a file's parse before it is given up: 30 to 150 ms. Ordinary files of 50 KB take a tenth of it."""
 
 PARSE_SECONDS: Final = 1.0
-"""Of processor time, thirty times what the slowest ordinary file takes: the same text gets the same verdict but for attacks."""
+"""Of processor time, thirty times what the slowest ordinary file takes: the same text always gets the same verdict, except in an attack."""
 
 _READ_BYTES: Final = 4096
 _EDIT_READ_BYTES: Final = 512

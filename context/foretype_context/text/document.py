@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from foretype_context.errors import EditRangeError
 from foretype_context.syntax.languages import language_of
-from foretype_context.syntax.neighbourhood import Neighbourhood, Region
+from foretype_context.syntax.neighbourhood import Neighbourhood, ParsedRegion
 from foretype_context.text.lines import LineIndex
 from foretype_context.text.strings import well_formed
 
@@ -42,9 +42,9 @@ class Snapshot:
     version: int
     text: str
     lines: LineIndex
-    syntax: Callable[[int], Region | None]
+    syntax: Callable[[int], ParsedRegion | None]
 
-    def syntax_at(self, offset: int) -> Region | None:
+    def syntax_at(self, offset: int) -> ParsedRegion | None:
         """The tree of what stands around `offset`; None: no grammar, too slow, or the document had moved on when it was asked."""
         return self.syntax(offset)
 
@@ -89,12 +89,12 @@ class _SyntaxOf:
 
     __slots__ = ("_ask", "_chars", "_given")
 
-    def __init__(self, ask: Callable[[int], Region | None], chars: int) -> None:
+    def __init__(self, ask: Callable[[int], ParsedRegion | None], chars: int) -> None:
         self._ask = ask
         self._chars = chars
-        self._given: tuple[int, Region | None] | None = None
+        self._given: tuple[int, ParsedRegion | None] | None = None
 
-    def __call__(self, offset: int) -> Region | None:
+    def __call__(self, offset: int) -> ParsedRegion | None:
         if self._given is not None:
             asked, region = self._given
             if asked == offset or (region is not None and region.serves(offset, self._chars)):
@@ -143,7 +143,7 @@ class Document:
     def snapshot(self) -> Snapshot:
         text, lines = self._text, self._lines
 
-        def ask(offset: int) -> Region | None:
+        def ask(offset: int) -> ParsedRegion | None:
             return self._around.at(text, lines, offset) if self._text is text else None
 
         return Snapshot(self.uri, self.path, self.language, self.version, text, lines, _SyntaxOf(ask, len(text)))

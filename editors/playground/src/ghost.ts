@@ -11,19 +11,23 @@ export interface Ghost {
 
 export const offer = StateEffect.define<Ghost | null>();
 
-class GhostWidget extends WidgetType {
-  constructor(private readonly text: string) {
+/** A text that is not there: over the lines below where it has several. */
+export class GhostWidget extends WidgetType {
+  constructor(
+    private readonly text: string,
+    private readonly name = 'ghost',
+  ) {
     super();
   }
 
   override eq(other: GhostWidget): boolean {
-    return other.text === this.text;
+    return other.text === this.text && other.name === this.name;
   }
 
   toDOM(): HTMLElement {
     const [first = '', ...below] = this.text.split('\n');
     const node = document.createElement('span');
-    node.className = 'ghost';
+    node.className = this.name;
     node.setAttribute('aria-hidden', 'true'); // the page says it in words
     node.textContent = first;
     if (below.length) {

@@ -5,7 +5,9 @@ import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighl
 import { EditorState } from '@codemirror/state';
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
+import { Asking } from './asking';
 import { ghostField, ghostKeys, offer, shown } from './ghost';
+import { nextEdits, shown as nextShown, words } from './next';
 import { Panel } from './panel';
 import { type Done, type Finished, LoginNeeded, type Plan, Stream, enter, post, random } from './protocol';
 import { CURSOR, SAMPLE } from './sample';
@@ -44,6 +46,8 @@ interface Live {
   timings: Record<string, number>;
 }
 
+const asking = new Asking(() => view, (error) => report(error));
+
 let live: Live | undefined;
 let turn = 0;
 let timer: number | undefined;
@@ -66,10 +70,20 @@ const view = new EditorView({
       theme,
       ghostField,
       ghostKeys(() => void ask(0), dismiss),
+      nextEdits({
+        refused: (next) => asking.refused(next),
+        jumped: (next) => (dismiss(), asking.jumped(next)),
+      }),
       keymap.of([...defaultKeymap, ...historyKeymap]),
-      EditorView.contentAttributes.of({ 'aria-label': 'Python code', spellcheck: 'false' }),
+      EditorView.contentAttributes.of({ 'aria-label': 'Python code', spellcheck: 'false', tabindex: '0' }),
       EditorView.updateListener.of((update) => {
-        if (update.docChanged && !shown(update.state)) {
+        const away = asking.follow(update);
+        if (nextShown(update.state) !== nextShown(update.startState)) {
+          find('said').textContent = words(update.state);
+        }
+        if (away) {
+          clearTimeout(timer); // one of both is on the screen
+        } else if (update.docChanged && !shown(update.state)) {
           schedule();
         } else if (update.selectionSet && !update.docChanged) {
           clearTimeout(timer); // who moves the cursor reads
@@ -120,11 +134,15 @@ async function ask(debounce: number): Promise<void> {
       failed: (message) => asked === live && panel.fail(message),
     });
   } catch (error) {
-    if (error instanceof LoginNeeded) {
-      askForLogin();
-    } else {
-      panel.fail(error instanceof Error ? error.message : String(error));
-    }
+    report(error);
+  }
+}
+
+function report(error: unknown): void {
+  if (error instanceof LoginNeeded) {
+    askForLogin();
+  } else {
+    panel.fail(error instanceof Error ? error.message : String(error));
   }
 }
 
@@ -136,7 +154,7 @@ function rest(asked: Live, text: string): string | null {
 }
 
 function show(asked: Live, text: string, replaces: number): void {
-  const left = rest(asked, text);
+  const left = nextShown(view.state) ? null : rest(asked, text);
   const { head } = view.state.selection.main;
   view.dispatch({ effects: offer.of(left ? { position: head, text: left, replaces } : null) });
 }
@@ -173,6 +191,13 @@ async function ended(asked: Live, done: Done): Promise<void> {
     find('said').textContent = text ? `Suggestion: ${text}` : '';
   }
 }
+
+const eagerness = find('eagerness') as HTMLSelectElement;
+eagerness.value = asking.level;
+eagerness.addEventListener('change', () => {
+  asking.level = eagerness.value;
+  view.focus();
+});
 
 function askForLogin(): void {
   login.hidden = false;

@@ -1,6 +1,6 @@
 """Experiments with a known truth: how often the analysis errs, and how often it finds what is there.
 
-Developers as in the research, section 5.9: 60 suggestion sessions a day, users' acceptance with a logit deviation of 0.5
+Developers have 60 suggestion sessions a day, users' acceptance with a logit deviation of 0.5
 around 30 %, days' of 0.15. Accepted lengths are skewed (log-normal, median 20 characters), opportunities and retention vary
 by user and day, and the effect itself differs between users by half of its size. Every experiment is looked at after every
 day, by the rule of `foretype eval ab`; a plain test at the end and at every look stand beside it for what peeking costs.

@@ -15,7 +15,7 @@ from foretype_backend.telemetry.store import Store
 __all__ = ["stored_rows"]
 
 _RETAINED_AT_S: Final = 300
-"""RCPO's primary age (evals research, section 5.2)."""
+"""RCPO's primary age."""
 
 
 def stored_rows(url: str, *, tenant: str | None = None, since: datetime.date | None = None) -> list[UserDay]:

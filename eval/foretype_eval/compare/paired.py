@@ -1,4 +1,4 @@
-"""The paired table (evals research, section 5.9): commits or problems are resampled, both runs together."""
+"""The paired table: commits or problems are resampled, both runs together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completions that need no model. Every model figure is printed beside these (evals, section 5.10)."""
+"""Completions that need no model. Every model figure is printed beside these."""
 
 from __future__ import annotations
 

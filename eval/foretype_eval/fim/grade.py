@@ -1,4 +1,4 @@
-"""Graders of a completion: exact match, execution, and what tree-sitter and the eye would object to (evals, section 5)."""
+"""Graders of a completion: exact match, execution, and what tree-sitter and the eye would object to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rapidfuzz.distance import Levenshtein
 from tree_sitter import Language, Node, Parser
 
 from foretype_eval.fim.items import Item
-from foretype_eval.sandbox import Program, Sandbox, Verdict
+from foretype_eval.sandbox import Program, ProgramResult, Sandbox
 
 __all__ = ["GradedRow", "error_nodes", "execute", "grade", "no_harm", "repeats"]
 
@@ -20,7 +20,7 @@ _parser: Final = Parser(Language(tree_sitter_python.language()))
 
 
 class GradedRow(msgspec.Struct, kw_only=True):
-    """One line of `items.jsonl`: ids, hashes and outcomes, no text of the data set (evals, section 5.10).
+    """One line of `items.jsonl`: ids, hashes and outcomes, no text of the data set.
 
     Attributes:
         passed: executed and right; None where the item cannot be executed.
@@ -61,7 +61,7 @@ def exact_match(completion: str, reference: str) -> bool:
 
 
 def repeats(prefix: str, completion: str) -> bool:
-    """The last line of the completion equals one of the five before it (evals, section 5.8)."""
+    """The last line of the completion equals one of the five before it."""
     lines = [line.strip() for line in (prefix + completion).split("\n") if line.strip()]
     if not completion.strip() or len(lines) < 2:
         return False
@@ -84,7 +84,7 @@ def _faulty(root: Node) -> Iterator[Node]:
 
 
 def no_harm(item: Item, completion: str) -> bool | None:
-    """E(prefix + completion + suffix) <= E(prefix + suffix), section 5.6; None for languages other than Python."""
+    """E(prefix + completion + suffix) <= E(prefix + suffix); None for languages other than Python."""
     if item.language != "python":
         return None
     return error_nodes(item.filled(completion)) <= error_nodes(item.prefix + item.suffix)
@@ -121,7 +121,7 @@ def execute(sandbox: Sandbox, pairs: Iterable[tuple[Item, str]]) -> Iterator[tup
             yield from wanted
 
     verdicts = sandbox.run(programs())
-    pending: list[Verdict] = []
+    pending: list[ProgramResult] = []
     # `programs` runs ahead of the verdicts, so an item's count is known before its first verdict arrives.
     for verdict in verdicts:
         while taken and taken[0][1] == 0:
@@ -137,7 +137,7 @@ def execute(sandbox: Sandbox, pairs: Iterable[tuple[Item, str]]) -> Iterator[tup
         yield None, None
 
 
-def _outcome(item: Item, verdicts: Sequence[Verdict]) -> tuple[bool, str]:
+def _outcome(item: Item, verdicts: Sequence[ProgramResult]) -> tuple[bool, str]:
     if item.test is None:
         raise ValueError(f"{item.id} has no test")
     passed = item.test.passed(list(verdicts))

@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from foretype_eval.errors import BenchmarkDataError
-from foretype_eval.sandbox import Program, Verdict
+from foretype_eval.sandbox import Program, ProgramResult
 
 __all__ = ["InputOutputTest", "Item", "StopRule", "UnitTest", "load_items"]
 
@@ -41,7 +41,7 @@ _LANGUAGES: Final = {
 
 
 class StopRule(StrEnum):
-    """Where a completion ends; part of the metric, so it is printed with every figure (evals, section 2)."""
+    """Where a completion ends; part of the metric, so it is printed with every figure."""
 
     FIRST_LINE = "first newline after a non-blank character, or end of middle, or token limit"
     END_OF_MIDDLE = "end of middle, or token limit"
@@ -56,7 +56,7 @@ class UnitTest:
     def programs(self, text: str) -> list[Program]:
         return [Program(f"{text}\n{self.source}")]
 
-    def passed(self, verdicts: list[Verdict]) -> bool:
+    def passed(self, verdicts: list[ProgramResult]) -> bool:
         return all(verdict.passed for verdict in verdicts)
 
 
@@ -71,7 +71,7 @@ class InputOutputTest:
         source = self.frame[0] + completion + self.frame[1]
         return [Program(source, stdin) for stdin, _ in self.cases]
 
-    def passed(self, verdicts: list[Verdict]) -> bool:
+    def passed(self, verdicts: list[ProgramResult]) -> bool:
         return all(
             verdict.passed and verdict.output.split() in [output.split() for output in outputs]
             for verdict, (_, outputs) in zip(verdicts, self.cases, strict=True)

@@ -18,7 +18,7 @@ from rich.table import Table
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import EvalError, GateInputError
 from foretype_eval.gate.sides import Data, Progress, Side, fim_run, replay_run, side_of, system_of
-from foretype_eval.gate.verdict import LEVEL, MARGINS, Verdict, deciding, judge_fim, judge_replay
+from foretype_eval.gate.verdict import LEVEL, MARGINS, MetricVerdict, deciding, judge_fim, judge_replay
 from foretype_eval.gateway_options import TokenFile, read_token
 
 __all__ = ["gate"]
@@ -108,7 +108,7 @@ def _verdicts(
     system: str | None,
     folder: Path,
     progress: Progress,
-) -> list[Verdict]:
+) -> list[MetricVerdict]:
     before, after = sides
     runs = [side.run for side in sides if side.run is not None]
     by_fim = data.fim is not None or any(run.fim for run in runs)
@@ -117,7 +117,7 @@ def _verdicts(
         by_fim, by_replay = bool(runs[0].fim), bool(runs[0].replay)
     if not by_fim and not by_replay:
         raise GateInputError("give --fim FILE, --replay REPO or both: nothing was measured yet")
-    verdicts: list[Verdict] = []
+    verdicts: list[MetricVerdict] = []
     if by_fim:
         first, second = (fim_run(side, data, folder / f"{side.option[2:]}-fim", progress=progress) for side in sides)
         verdicts += judge_fim(first, second, margins, seed=data.seed)
@@ -145,11 +145,11 @@ def _margins(given: list[str]) -> dict[str, float]:
     return margins
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def _told(verdict: MetricVerdict) -> dict[str, Any]:
     return msgspec.structs.asdict(verdict)
 
 
-def _line(one: Verdict) -> str:
+def _line(one: MetricVerdict) -> str:
     """The verdict in one line."""
     told = (
         f"{one.verdict}: {one.metric} {one.before:.2%} to {one.after:.2%}, difference {100 * one.difference:+.2f} points "
@@ -158,7 +158,7 @@ def _line(one: Verdict) -> str:
     return f"{told}; {one.reason}" if one.reason else told
 
 
-def _print(whole: Verdict, verdicts: list[Verdict]) -> None:
+def _print(whole: MetricVerdict, verdicts: list[MetricVerdict]) -> None:
     screen = console()
     screen.print(_line(whole), highlight=False, soft_wrap=True)
     table = Table(box=None)

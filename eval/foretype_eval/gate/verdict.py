@@ -22,7 +22,7 @@ from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_eval.statistics import Interval, paired_difference
 
-__all__ = ["LEAST_CLUSTERS", "LEVEL", "MARGINS", "Verdict", "deciding", "judge_fim", "judge_replay"]
+__all__ = ["LEAST_CLUSTERS", "LEVEL", "MARGINS", "MetricVerdict", "deciding", "judge_fim", "judge_replay"]
 
 LEVEL: Final = 0.95
 """Of each one-sided bound; `low` and `high` together are the ends of a 90 % interval."""
@@ -48,8 +48,8 @@ _FIM: Final[Mapping[str, Callable[[GradedRow], bool | None]]] = {
 }
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one metric.
+class MetricVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate says of one metric.
 
     Attributes:
         before, after: of the baseline and of the candidate.
@@ -74,7 +74,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-def judge_fim(baseline: Run, candidate: Run, margins: Mapping[str, float], *, seed: int = 0) -> list[Verdict]:
+def judge_fim(baseline: Run, candidate: Run, margins: Mapping[str, float], *, seed: int = 0) -> list[MetricVerdict]:
     """A verdict for each measure that both benchmark runs have.
 
     Raises:
@@ -88,7 +88,7 @@ def judge_fim(baseline: Run, candidate: Run, margins: Mapping[str, float], *, se
         raise GateInputError(
             f"--baseline: {len(refused)} of {len(rows)} items were refused ({refused[0]}); whoever is not measured cannot be kept up with"
         )
-    found: list[Verdict] = []
+    found: list[MetricVerdict] = []
     for metric, value in _FIM.items():
         pairs = [
             (float(a), float(b), row.cluster)
@@ -116,10 +116,10 @@ def judge_fim(baseline: Run, candidate: Run, margins: Mapping[str, float], *, se
 
 def judge_replay(
     baseline: Run, candidate: Run, system: str, margins: Mapping[str, float], *, seed: int = 0
-) -> list[Verdict]:
+) -> list[MetricVerdict]:
     """A verdict on keystrokes saved and on how many suggestions are right, of one system. Raises RunFileError."""
     first, second = joined_commits(baseline, candidate, system)
-    found: list[Verdict] = []
+    found: list[MetricVerdict] = []
     for metric in ("ksr", "a_line_precision"):
         over, under, sign = RATIOS[metric]
         interval = paired_ratio(second, first, over, under, seed=seed, level=2 * LEVEL - 1)
@@ -157,7 +157,7 @@ def judge_replay(
     return found
 
 
-def deciding(verdicts: Sequence[Verdict]) -> Verdict:
+def deciding(verdicts: Sequence[MetricVerdict]) -> MetricVerdict:
     """The one on which the whole depends: one that fails before one that is undecided, then the one with the least room."""
     order = ("fails", "undecided", "passes")
     return min(verdicts, key=lambda one: (order.index(one.verdict), (one.low + one.margin) / max(one.margin, 1e-9)))
@@ -171,7 +171,7 @@ def _verdict(
     before: float,
     after: float,
     most: tuple[float, float],
-) -> Verdict:
+) -> MetricVerdict:
     """`most`: what the baseline and the candidate have in their best cluster."""
     difference, clusters = interval.estimate, interval.n_clusters
     unseen = 1 - (1 - LEVEL) ** (1 / clusters)
@@ -189,7 +189,7 @@ def _verdict(
         told = "undecided"
         needed = _needed(difference, bootstrapped, margin, interval, most[0])
         reason = f"too few: {interval.n_items:,} items of {clusters:,} problems or commits; about {needed:,} would do"
-    return Verdict(
+    return MetricVerdict(
         metric=metric,
         difference=round(difference, 6) + 0.0,
         low=round(low, 6) + 0.0,

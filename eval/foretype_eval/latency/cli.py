@@ -17,7 +17,8 @@ from foretype_eval.gateway import connected
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.editor_bench import measure_editor, measure_start
 from foretype_eval.latency.gateway_bench import measure_gateway
-from foretype_eval.latency.options import QUICK, Counts, Figures, LatencyOptions, Part, Progress
+from foretype_eval.latency.next_edit_bench import measure_next_edits
+from foretype_eval.latency.options import QUICK, Counts, LatencyFigures, LatencyOptions, Part, Progress
 from foretype_eval.latency.report import report, table
 
 __all__ = ["latency", "run_latency"]
@@ -33,7 +34,7 @@ async def run_latency(
         LspGoneError, LspAnswerError: the language server ended, or answered with an error.
         WorkloadError: there is no code here to type.
     """
-    figures = Figures()
+    figures = LatencyFigures()
     own = options.gateway.url is None and options.gateway.engine in {None, "embedded"}
     if Part.START in options.parts and own and options.gateway.profile is None:
         await measure_start(options.gateway, figures, options.counts.starts, progress=progress)
@@ -42,7 +43,10 @@ async def run_latency(
             await measure_gateway(gateway, options, figures, progress=progress)
         if Part.EDITOR in options.parts:
             await measure_editor(gateway, options, figures, progress=progress)
-        return report(figures, options, gateway.profile)
+        profile = gateway.profile
+    if Part.NEXT_EDIT in options.parts:  # asks nobody: a gateway that is not there is said before it
+        measure_next_edits(options.counts.next_edit, figures, progress=progress)
+    return report(figures, options, profile)
 
 
 def latency(

@@ -17,12 +17,12 @@ from foretype_context.prompt.profile import Stop
 
 from foretype_eval.gateway import Connected, GatewayOptions, stop_gateway
 from foretype_eval.latency.lsp_client import LspClient
-from foretype_eval.latency.options import Figures, LatencyOptions, Progress
+from foretype_eval.latency.options import LatencyFigures, LatencyOptions, Progress
 from foretype_eval.latency.requests import Stopwatch, Typing
 from foretype_eval.latency.workload import Site, sites
 from foretype_eval.statistics import percentiles
 
-__all__ = ["measure_editor", "measure_start"]
+__all__ = ["OpenFile", "first_suggestion", "measure_editor", "measure_start", "until_ready", "watch_noise"]
 
 _INVOKED: Final = 1
 _AUTOMATIC: Final = 2
@@ -43,7 +43,7 @@ class _Items(msgspec.Struct):
     items: list[_Item]
 
 
-class _File:
+class OpenFile:
     """An open document whose hole is being typed, as an editor does it."""
 
     def __init__(self, server: LspClient, site: Site, number: int) -> None:
@@ -91,14 +91,16 @@ class _File:
         self._server.notify("textDocument/didClose", {"textDocument": {"uri": self.uri}})
 
 
-async def measure_editor(gateway: Connected, options: LatencyOptions, figures: Figures, *, progress: Progress) -> None:
+async def measure_editor(
+    gateway: Connected, options: LatencyOptions, figures: LatencyFigures, *, progress: Progress
+) -> None:
     """Fill in `shown_cold`, `shown`, `typethrough` and `didchange`."""
     server = await LspClient.start()
     try:
         # How fast an answer is shown does not depend on whether it is good enough to be shown unasked.
         told = {"gatewayUrl": gateway.endpoint.url, "token": gateway.endpoint.token or "", "policies": {"unsure": True}}
         await server.initialize(told)
-        await _until_ready(server)
+        await until_ready(server)
         bench = _EditorBench(server, options, figures, progress)
         await bench.suggestions()
         await bench.changes_during_generation(gateway)
@@ -108,7 +110,7 @@ async def measure_editor(gateway: Connected, options: LatencyOptions, figures: F
         await server.stop()
 
 
-async def measure_start(gateway: GatewayOptions, figures: Figures, runs: int, *, progress: Progress) -> None:
+async def measure_start(gateway: GatewayOptions, figures: LatencyFigures, runs: int, *, progress: Progress) -> None:
     """Fill in `start_to_first_suggestion`: from starting the language server, which starts its own gateway."""
     for run in range(runs):
         with tempfile.TemporaryDirectory(prefix="foretype-bench-") as folder:
@@ -117,7 +119,7 @@ async def measure_start(gateway: GatewayOptions, figures: Figures, runs: int, *,
             server = await LspClient.start()
             try:
                 await server.initialize({"stateDir": folder, "model": str(gateway.model or "")})
-                await _first_suggestion(server)
+                await first_suggestion(server)
                 figures.add("start_to_first_suggestion", (time.perf_counter() - started) * 1000)
             finally:
                 await server.stop()
@@ -127,24 +129,24 @@ async def measure_start(gateway: GatewayOptions, figures: Figures, runs: int, *,
         progress("start", run + 1, runs)
 
 
-async def _first_suggestion(server: LspClient) -> None:
+async def first_suggestion(server: LspClient) -> None:
     """Ask until a model answers. The line is like no other in the file, so no local candidate can answer it."""
     text = "def add(first, second):\n    \n\n\nprint(add(1, 2))\n"
-    file = _File(server, Site("start.py", text, text.index("    \n") + 4, ""), 0)
+    file = OpenFile(server, Site("start.py", text, text.index("    \n") + 4, ""), 0)
     file.column = 4
     async with asyncio.timeout(_READY_TIMEOUT_S):
         while not file.rest(await file.ask(_INVOKED)):  # noqa: ASYNC110 - another process gets ready
             await asyncio.sleep(_PAUSE_S)
 
 
-async def _until_ready(server: LspClient) -> None:
+async def until_ready(server: LspClient) -> None:
     async with asyncio.timeout(_READY_TIMEOUT_S):
         while (await server.request("foretype/status", {}))["state"] != "ready":  # noqa: ASYNC110 - another process
             await asyncio.sleep(_PAUSE_S)
 
 
 class _EditorBench:
-    def __init__(self, server: LspClient, options: LatencyOptions, figures: Figures, progress: Progress) -> None:
+    def __init__(self, server: LspClient, options: LatencyOptions, figures: LatencyFigures, progress: Progress) -> None:
         self._server = server
         self._options = options
         self._figures = figures
@@ -152,14 +154,14 @@ class _EditorBench:
         self._number = 0
         self._sizes: list[int] = []
 
-    def _files(self, salt: int) -> Iterator[_File]:
+    def _files(self, salt: int) -> Iterator[OpenFile]:
         found = sites(self._options.seed * 1000 + salt, chars_above=10_000, chars_below=3_000)
         for site in found:
             self._number += 1
             self._sizes.append(len(site.text))
             if self._number > _SITES_MAX:
                 return
-            yield _File(self._server, site, self._number)
+            yield OpenFile(self._server, site, self._number)
 
     async def _counts(self) -> dict[str, Any]:
         return (await self._server.request("foretype/status", {}))["counts"]
@@ -180,7 +182,7 @@ class _EditorBench:
                 done = min(len(samples["typethrough"]), counts.typethrough)
                 self._progress("type-through", done, counts.typethrough)
 
-    async def _one_place(self, file: _File) -> None:
+    async def _one_place(self, file: OpenFile) -> None:
         await self._counts()  # the first parse of a file belongs to its opening
         for number, typed in enumerate(("    ", "value", " = ", "self.", "x")):
             file.insert(typed)
@@ -189,7 +191,7 @@ class _EditorBench:
                 file.insert(rest[0])
                 rest = await self._through(file, rest[1:])
 
-    async def _fresh(self, file: _File, row: str) -> str:
+    async def _fresh(self, file: OpenFile, row: str) -> str:
         """Ask at a place where the cache cannot answer; counted when the answer came over the network."""
         figures = self._figures
         before = await self._counts()
@@ -203,7 +205,7 @@ class _EditorBench:
             figures.add(row, elapsed_ms)
         return rest
 
-    async def _through(self, file: _File, expected: str) -> str:
+    async def _through(self, file: OpenFile, expected: str) -> str:
         """One request after a typed character of the suggestion; returns what is left of it, or nothing if it was lost."""
         figures = self._figures
         before = await self._counts()
@@ -226,7 +228,7 @@ class _EditorBench:
         wanted, samples = self._options.counts.didchange, self._figures.samples["didchange"]
         busy = asyncio.create_task(_generate_for_ever(gateway, self._options.seed))
         await asyncio.sleep(1.0)  # its prompt is built and computed by then
-        noise = asyncio.create_task(_watch_noise(self._figures))
+        noise = asyncio.create_task(watch_noise(self._figures))
         try:
             for round_ in range(4):
                 for file in self._files(50 + round_):
@@ -242,7 +244,7 @@ class _EditorBench:
                 task.cancel()
             await asyncio.gather(busy, noise, return_exceptions=True)
 
-    async def _changes(self, file: _File) -> None:
+    async def _changes(self, file: OpenFile) -> None:
         await self._counts()  # the first parse of a file belongs to its opening
         for text in ("    result = ", "self.", "compute(", "a", "rgument, "):
             file.insert(text)
@@ -273,7 +275,7 @@ async def _generate_for_ever(gateway: Connected, seed: int) -> None:
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _watch_noise(figures: Figures) -> None:
+async def watch_noise(figures: LatencyFigures) -> None:
     """How late a timer of this process fires: what other work on the machine adds to a change, at least."""
     while True:
         due = time.perf_counter() + _PAUSE_S

@@ -11,7 +11,7 @@ from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.profile import Stop
 
 from foretype_eval.gateway import Connected
-from foretype_eval.latency.options import Figures, LatencyOptions, Part, Progress
+from foretype_eval.latency.options import LatencyFigures, LatencyOptions, Part, Progress
 from foretype_eval.latency.requests import Stopwatch, Timed, Typing, engine_counters, warm_keys
 from foretype_eval.latency.workload import Site, sites
 
@@ -27,7 +27,9 @@ _CANCELS_PER_SITE: Final = 8
 _TRIES_PER_SAMPLE: Final = 4
 
 
-async def measure_gateway(gateway: Connected, options: LatencyOptions, figures: Figures, *, progress: Progress) -> None:
+async def measure_gateway(
+    gateway: Connected, options: LatencyOptions, figures: LatencyFigures, *, progress: Progress
+) -> None:
     """Fill in `cold_ttft`, `warm_ttft`, `overhead`, `assemble` and `cancel_*`."""
     counts = options.counts
     bench = _Bench(gateway, figures, options.seed)
@@ -51,7 +53,7 @@ async def measure_gateway(gateway: Connected, options: LatencyOptions, figures: 
 
 
 class _Bench:
-    def __init__(self, gateway: Connected, figures: Figures, seed: int) -> None:
+    def __init__(self, gateway: Connected, figures: LatencyFigures, seed: int) -> None:
         self._gateway = gateway
         self._figures = figures
         self._stopwatch = Stopwatch(gateway.session)

@@ -63,6 +63,10 @@ class LspClient:
         self.notify("initialized", {})
         return result
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def work_ms(self) -> float | None:
         """Processor time that the server's main thread has used, in milliseconds; None where the system does not tell.
 

@@ -13,7 +13,7 @@ import msgspec
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.statistics import percentiles
 
-__all__ = ["QUICK", "Counts", "Figures", "LatencyOptions", "Part", "Progress"]
+__all__ = ["QUICK", "Counts", "LatencyFigures", "LatencyOptions", "Part", "Progress"]
 
 Progress = Callable[[str, int, int], None]
 """Told the name of a step, how much is done and how much there is."""
@@ -27,6 +27,7 @@ class Part(StrEnum):
     LONG_PROMPTS = "long-prompts"
     CANCEL = "cancel"
     EDITOR = "editor"
+    NEXT_EDIT = "next-edit"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     typethrough: int = 300
     shown: int = 60
     didchange: int = 400
+    next_edit: int = 240
     starts: int = 3
 
 
@@ -54,6 +56,7 @@ QUICK: Final = Counts(
     typethrough=24,
     shown=6,
     didchange=30,
+    next_edit=48,
     starts=1,
 )
 
@@ -77,7 +80,7 @@ class LatencyOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Figures:
+class LatencyFigures:
     """Measurements by name, in milliseconds, with what else is worth knowing about them."""
 
     samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))

@@ -1,7 +1,7 @@
 """The worst that a gateway's doors accept, from one tenant, for a while: the other process of `--scenario hostile`.
 
 `python -m foretype_eval.load.attack`, with :class:`Orders` as JSON on standard input; prints a :class:`Report`. It stands apart so that what it
-costs to attack is no latency of who is measured.
+costs to attack does not count as a latency of the measured tenant.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from foretype_eval.latency.requests import engine_counters
 from foretype_eval.load.connection import open_connection
 from foretype_eval.load.developer import Developer, Habits
 from foretype_eval.load.drive import Progress
-from foretype_eval.load.gateway import Target
+from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder
-from foretype_eval.load.scripts import Step
+from foretype_eval.load.scripts import ScriptedRequest
 
 __all__ = ["churn"]
 
@@ -25,7 +25,12 @@ _PATIENCE_S: Final = 10.0
 
 
 async def churn(
-    found: Target, scripts: Sequence[tuple[Step, ...]], *, events: int, seed: int, progress: Progress
+    found: GatewayUnderLoad,
+    scripts: Sequence[tuple[ScriptedRequest, ...]],
+    *,
+    events: int,
+    seed: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     """`events` connects, cancels and disconnects, at random moments of `requests`.
 
@@ -74,7 +79,7 @@ async def churn(
     }
 
 
-async def _left(found: Target) -> dict[str, int]:
+async def _left(found: GatewayUnderLoad) -> dict[str, int]:
     """What the gateway still holds, once it has had time to notice."""
     names = ("connections", "running", "waiting", "engine_running", "engine_waiting")
     deadline = time.perf_counter() + _PATIENCE_S

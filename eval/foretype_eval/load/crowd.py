@@ -17,9 +17,9 @@ from foretype_eval.load.aborts import AbortLog
 from foretype_eval.load.connection import LoadConnection, open_connection
 from foretype_eval.load.developer import Developer, Habits
 from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule
-from foretype_eval.load.gateway import Target
+from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder
-from foretype_eval.load.scripts import TYPING, Mix, Step, make_scripts
+from foretype_eval.load.scripts import TYPING, Mix, ScriptedRequest, make_scripts
 from foretype_eval.load.search import highest_rate
 
 __all__ = ["Crowd", "LoadOptions", "leaked", "scripts_of"]
@@ -57,7 +57,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     gateway: GatewayOptions = GatewayOptions()
 
 
-async def scripts_of(found: Target, options: LoadOptions) -> list[tuple[Step, ...]]:
+async def scripts_of(found: GatewayUnderLoad, options: LoadOptions) -> list[tuple[ScriptedRequest, ...]]:
     async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)) as gateway:
         assembler, budget = gateway.assembler(), gateway.profile.budgets.prompt_tokens
         return await asyncio.to_thread(
@@ -71,7 +71,7 @@ async def scripts_of(found: Target, options: LoadOptions) -> list[tuple[Step, ..
         )
 
 
-async def leaked(found: Target) -> int:
+async def leaked(found: GatewayUnderLoad) -> int:
     """Slots and requests that are still held once everybody has left."""
     deadline = time.monotonic() + _DRAIN_S
     while True:
@@ -85,7 +85,9 @@ async def leaked(found: Target) -> int:
 class Crowd:
     """All developers of a run."""
 
-    def __init__(self, found: Target, scripts: list[tuple[Step, ...]], options: LoadOptions) -> None:
+    def __init__(
+        self, found: GatewayUnderLoad, scripts: list[tuple[ScriptedRequest, ...]], options: LoadOptions
+    ) -> None:
         self._target = found
         self._scripts = scripts
         self._options = options

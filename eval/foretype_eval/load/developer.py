@@ -22,14 +22,15 @@ from foretype_wire.messages import (
     Hello,
     Need,
     Profile,
+    Usage,
 )
 from foretype_wire.segment_cache import SegmentCache
 
 from foretype_eval.load.connection import LoadConnection
 from foretype_eval.load.recorder import Recorder
-from foretype_eval.load.scripts import Step
+from foretype_eval.load.scripts import ScriptedRequest
 
-__all__ = ["Developer", "Habits"]
+__all__ = ["Developer", "Habits", "SentRequest"]
 
 _decoder: Final = msgspec.msgpack.Decoder[GatewayMessage](GatewayMessage)
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -54,15 +55,28 @@ class Habits(NamedTuple):
     deadline_ms: float = 2_000.0
 
 
-class _Live:
-    __slots__ = ("cancelled_s", "class_", "first", "measured", "planned_s", "step")
+class SentRequest:
+    """One request of a developer's, and what has become of it by now.
 
-    def __init__(self, planned_s: float, step: Step, measured: bool) -> None:
+    Attributes:
+        planned_s: when it was due, on the developer's clock; `first_s` and `ended_s` when its first text and its end came, 0 until then.
+        refused: it was ended by an error.
+        usage: that its end told.
+    """
+
+    __slots__ = (
+        "cancelled_s", "class_", "ended_s", "first_s", "measured", "number", "planned_s", "refused", "step", "usage",
+    )  # fmt: skip
+
+    def __init__(self, number: int, planned_s: float, step: ScriptedRequest, measured: bool) -> None:
+        self.number = number
         self.planned_s = planned_s
         self.class_ = step.class_.value
         self.step = step
         self.measured = measured
-        self.first = False
+        self.first_s = self.ended_s = 0.0
+        self.refused = False
+        self.usage: Usage | None = None
         self.cancelled_s: float | None = None
 
 
@@ -78,7 +92,7 @@ class Developer:
         self,
         number: int,
         connection: LoadConnection,
-        scripts: Sequence[tuple[Step, ...]],
+        scripts: Sequence[tuple[ScriptedRequest, ...]],
         recorder: Recorder,
         *,
         habits: Habits,
@@ -86,7 +100,7 @@ class Developer:
         rng: Random,
     ) -> None:
         self.profile_came = False
-        self.live: dict[str, _Live] = {}
+        self.live: dict[str, SentRequest] = {}
         self._number = number
         self._connection = connection
         self._scripts = scripts
@@ -113,17 +127,19 @@ class Developer:
         supersedes = self._let_go()
         if self._rng.random() < self._habits.branch:
             self._connection.send(_encode(Changed(documents=[step.document], reason=ChangeReason.BRANCH)))
-        self.live[id] = _Live(planned_s, step, measured)
+        self.live[id] = asked = SentRequest(self._number, planned_s, step, measured)
         if measured:
             self.recorder.requests += 1
             self.recorder.asked_class[step.class_.value] += 1
             self.recorder.late_s.append(self._clock() - planned_s)
+            if self.recorder.kept is not None:
+                self.recorder.kept.append(asked)
         self._send(id, step, supersedes, as_text=False)
         if self._rng.random() < self._habits.early:
             delay_s = self._rng.uniform(0, self._habits.early_ms / 1000)
             asyncio.get_running_loop().call_later(delay_s, self._cancel, id)
 
-    def _next_step(self) -> Step:
+    def _next_step(self) -> ScriptedRequest:
         script = self._scripts[self._file]
         if self._step >= len(script):
             self._file, self._step = (self._file + 7) % len(self._scripts), 0
@@ -158,7 +174,7 @@ class Developer:
         if self.live[id].measured:
             self.recorder.cancel_sent_s[id] = self._clock()
 
-    def _send(self, id: str, step: Step, supersedes: str | None, *, as_text: bool) -> None:
+    def _send(self, id: str, step: ScriptedRequest, supersedes: str | None, *, as_text: bool) -> None:
         cache = self._cache
         segments = [
             part.text_form
@@ -188,14 +204,16 @@ class Developer:
         match message:
             case Delta():
                 live = self.live.get(message.id)
-                if live is not None and not live.first:
-                    live.first = True
+                if live is not None and not live.first_s:
+                    live.first_s = now
                     if live.measured:
                         self.recorder.ttft_s[live.class_].append(now - live.planned_s)
             case Done():
                 self._done(message, now)
             case Error():
                 live = self.live.pop(message.id, None) if message.id is not None else None
+                if live is not None:
+                    live.refused, live.ended_s = True, now
                 if live is not None and live.measured:
                     self.recorder.outcomes["refused"] += 1
                     self.recorder.refused[message.code.value] += 1
@@ -219,10 +237,11 @@ class Developer:
         if live is None:
             return
         self.ended()
+        usage = live.usage = done.usage
+        live.ended_s = now
         if not live.measured:
             return
         recorder.outcomes[done.finish.value] += 1
-        usage = done.usage
         recorder.prompt_tokens += usage.prompt_tokens
         recorder.cached_tokens += usage.cached_tokens
         recorder.generated_tokens += usage.generated_tokens
@@ -236,7 +255,7 @@ class Developer:
             recorder.total_s[live.class_].append(now - live.planned_s)
             recorder.queued_s[live.class_].append(done.timings_ms.queue / 1000)
 
-    def _in_time(self, live: _Live, now: float) -> None:
+    def _in_time(self, live: SentRequest, now: float) -> None:
         self.recorder.answered_in_time += now - live.planned_s <= self._habits.deadline_ms / 1000
 
     def _lost(self, reason: str) -> None:

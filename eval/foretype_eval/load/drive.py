@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from foretype_eval.load.gateway import Target
+from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.scripts import arrivals_s
 
 __all__ = ["Progress", "Usage", "drive", "quiet_collector", "schedule"]
@@ -24,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 class Usage:
     """Processor time of the gateway and of this process, from now on."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: GatewayUnderLoad) -> None:
         self._target = target
         self._own = psutil.Process()
         self._gateway_s, self._own_s = target.cpu_s(), self._busy_s()

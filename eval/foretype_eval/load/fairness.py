@@ -12,10 +12,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Final
 
-from foretype_backend.identity.directory import KeyRecord, Tenant
-from foretype_backend.identity.keys import mint
-from foretype_backend.identity.store import IdentityStore
-
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.recorder import Recorder, percentiles_ms
@@ -29,6 +25,11 @@ _TIMES: Final = 20
 
 async def make_keys(url: str, names: list[str], random_bytes: Any) -> dict[str, str]:
     """Tenants and a key for each, in the store at `url`, as of the epoch."""
+    # A database's libraries take longer to import than all else here, and most runs need none.
+    from foretype_backend.identity.directory import KeyRecord, Tenant
+    from foretype_backend.identity.keys import mint
+    from foretype_backend.identity.store import IdentityStore
+
     store = await IdentityStore.open(url)
     try:
         keys: dict[str, str] = {}

@@ -21,7 +21,7 @@ from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.gateway import GatewayOptions, private_gateway
 
-__all__ = ["BLOCK_TOKENS", "Target", "cores", "pinned", "target", "team_target"]
+__all__ = ["BLOCK_TOKENS", "GatewayUnderLoad", "cores", "pinned", "target", "team_target"]
 
 _START_S: Final = 60.0
 BLOCK_TOKENS: Final = 256
@@ -54,18 +54,22 @@ def _profile(*, frame_ms: float, slots: int, waiting: int, abort_log: Path, more
     )
 
 
-class Target(NamedTuple):
-    """Where to send, the process to watch, and where its scripted engine notes aborts; None where it is not ours."""
+class GatewayUnderLoad(NamedTuple):
+    """Where to send, the process to watch, and where its scripted engine notes aborts; None where it is not ours.
+
+    With `workers` its children are the gateway's workers, and what they use is the gateway's.
+    """
 
     endpoint: Endpoint
     process: psutil.Process | None
     abort_log: Path | None = None
+    workers: bool = False
 
     def cpu_s(self) -> float | None:
         if self.process is None:
             return None
-        times = self.process.cpu_times()
-        return times.user + times.system
+        watched = [self.process, *(self.process.children(recursive=True) if self.workers else ())]
+        return sum(times.user + times.system for times in (process.cpu_times() for process in watched))
 
     def resident_bytes(self) -> int | None:
         return None if self.process is None else int(self.process.memory_info().rss)
@@ -92,7 +96,7 @@ def pinned(core: int | None) -> Generator[None]:
 @contextlib.asynccontextmanager
 async def target(
     options: GatewayOptions, *, frame_ms: float, slots: int, core: int | None, waiting: int = 4096
-) -> AsyncGenerator[Target]:
+) -> AsyncGenerator[GatewayUnderLoad]:
     """A running gateway: the one named by `options.url`, or a private one whose engine sends a frame each `frame_ms`.
 
     Args:
@@ -102,7 +106,7 @@ async def target(
         GatewayStartError: with its last words.
     """
     if options.url is not None:
-        yield Target(Endpoint(options.url, options.token, options.token_in_clear), None)
+        yield GatewayUnderLoad(Endpoint(options.url, options.token, options.token_in_clear), None)
         return
     with tempfile.TemporaryDirectory(prefix="foretype-load-") as folder:
         state_dir, abort_log = Path(folder), None
@@ -117,13 +121,13 @@ async def target(
             if process is not None and core is not None:
                 for thread in process.threads():
                     os.sched_setaffinity(thread.id, {core})
-            yield Target(endpoint, process, abort_log)
+            yield GatewayUnderLoad(endpoint, process, abort_log)
 
 
 @contextlib.asynccontextmanager
 async def team_target(
     *, frame_ms: float, slots: int, core: int | None, waiting: int, more: str = "", workers: int = 1
-) -> AsyncGenerator[Target]:
+) -> AsyncGenerator[GatewayUnderLoad]:
     """A gateway as a team runs it, on loopback: it takes identities and worker processes, which a private one does not.
 
     Args:
@@ -169,7 +173,7 @@ async def team_target(
                 for thread in psutil.Process(process.pid).threads():
                     os.sched_setaffinity(thread.id, {core})
             url = line.split()[1].replace("http", "ws", 1) + "/v1/stream"
-            yield Target(Endpoint(url, token), psutil.Process(process.pid), abort_log)
+            yield GatewayUnderLoad(Endpoint(url, token), psutil.Process(process.pid), abort_log, workers > 1)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)

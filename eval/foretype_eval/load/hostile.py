@@ -18,7 +18,7 @@ from foretype_wire.errors import GatewayGoneError
 from foretype_eval.load.attack import Orders, Report
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
-from foretype_eval.load.gateway import Target
+from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 
 __all__ = ["hostile", "left_behind", "quantile"]
@@ -32,7 +32,15 @@ _START_S: Final = 3.0
 
 
 async def hostile(
-    quiet: Crowd, found: Target, key: str, *, rate: float, pairs: int, seconds: float, idle: int, progress: Progress
+    quiet: Crowd,
+    found: GatewayUnderLoad,
+    key: str,
+    *,
+    rate: float,
+    pairs: int,
+    seconds: float,
+    idle: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     """The quiet tenant types at `rate`, alone and beside the attack, in turns on one gateway.
 
@@ -87,7 +95,7 @@ async def hostile(
     }
 
 
-async def left_behind(found: Target, *, connections: int = 0) -> int:
+async def left_behind(found: GatewayUnderLoad, *, connections: int = 0) -> int:
     """What the gateway holds, beside so many connections, once it has had time to notice that everybody else has left."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -116,7 +124,7 @@ def quantile(buckets: dict[float, float], q: float) -> float | None:
     return low
 
 
-async def _attack(found: Target, key: str, seconds: float, idle: int) -> Report:
+async def _attack(found: GatewayUnderLoad, key: str, seconds: float, idle: int) -> Report:
     orders = Orders(found.endpoint.url, key, seconds, idle)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -150,15 +158,15 @@ def _row(books: Recorder) -> dict[str, Any]:
     }
 
 
-def _mib(found: Target) -> float:
+def _mib(found: GatewayUnderLoad) -> float:
     return round((found.resident_bytes() or 0) / (1 << 20), 1)
 
 
-async def _lag(found: Target) -> dict[float, float]:
+async def _lag(found: GatewayUnderLoad) -> dict[float, float]:
     return {float(le): float(count) for le, count in _LAG.findall(await _metrics(found))}
 
 
-async def _metrics(found: Target) -> str:
+async def _metrics(found: GatewayUnderLoad) -> str:
     endpoint: Endpoint = found.endpoint
     base = endpoint.url.replace("ws", "http", 1).removesuffix("/v1/stream")
     headers = {"Authorization": f"Bearer {endpoint.token}"}

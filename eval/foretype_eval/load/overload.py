@@ -15,7 +15,7 @@ from foretype_wire.messages import RequestClass
 
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress, Usage
-from foretype_eval.load.gateway import Target
+from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 
 __all__ = ["MIX", "OBJECTIVES_MS", "overload"]
@@ -28,7 +28,7 @@ OBJECTIVES_MS: Final = {"interactive": 100.0, "block": 500.0, "speculative": 150
 
 async def overload(
     crowd: Crowd,
-    found: Target,
+    found: GatewayUnderLoad,
     *,
     slots: int,
     times: float,

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from foretype_eval.load.aborts import relayed_s
+
+if TYPE_CHECKING:
+    from foretype_eval.load.developer import SentRequest
 
 __all__ = ["Recorder", "percentiles_ms"]
 
@@ -50,6 +53,7 @@ class Recorder:
         queued_s: waited for a slot, as the gateway told it of answered requests.
         cancel_s: from an explicit cancel to its `done`.
         cancel_sent_s: when a request was cancelled or superseded, by its id.
+        kept: each request, in the order of asking, for who plays them again; None, which is usual, keeps none.
     """
 
     ttft_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -58,6 +62,7 @@ class Recorder:
     cancel_s: list[float] = field(default_factory=list[float])
     cancel_sent_s: dict[str, float] = field(default_factory=dict[str, float])
     late_s: list[float] = field(default_factory=list[float])
+    kept: list[SentRequest] | None = None
     outcomes: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
     asked_class: Counter[str] = field(default_factory=Counter[str])

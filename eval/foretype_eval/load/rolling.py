@@ -24,9 +24,9 @@ from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.load.drive import Progress
-from foretype_eval.load.gateway import Target
+from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import percentiles_ms
-from foretype_eval.load.scripts import Step
+from foretype_eval.load.scripts import ScriptedRequest
 
 __all__ = ["rolling"]
 
@@ -48,7 +48,13 @@ class _Books:
 
 
 async def rolling(
-    found: Target, scripts: Sequence[tuple[Step, ...]], *, developers: int, rate: float, seed: int, progress: Progress
+    found: GatewayUnderLoad,
+    scripts: Sequence[tuple[ScriptedRequest, ...]],
+    *,
+    developers: int,
+    rate: float,
+    seed: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Keys: `restarts`, `outcomes`, `lost_acknowledged` (must be 0), `away_share`, `total_ms`, `seconds`, `errors` by message."""
     assert found.process is not None
@@ -101,8 +107,8 @@ def _workers(parent: psutil.Process) -> list[psutil.Process]:
 
 
 async def _type(
-    found: Target,
-    script: tuple[Step, ...],
+    found: GatewayUnderLoad,
+    script: tuple[ScriptedRequest, ...],
     number: int,
     rate: float,
     seed: str,
@@ -134,7 +140,7 @@ async def _type(
         await session.close()
 
 
-async def _ask(session: Session, step: Step, id: str, books: _Books) -> None:
+async def _ask(session: Session, step: ScriptedRequest, id: str, books: _Books) -> None:
     segments = [
         Segment(
             kind=part.kind, scope=part.text_form.scope, source=part.text_form.source, text=part.text_form.text or ""

@@ -18,16 +18,17 @@ from foretype_eval.load.crowd import Crowd, LoadOptions, leaked, scripts_of
 from foretype_eval.load.developer import Habits
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.fairness import fairness, make_keys
-from foretype_eval.load.gateway import Target, cores, pinned, target, team_target
+from foretype_eval.load.gateway import GatewayUnderLoad, cores, pinned, target, team_target
 from foretype_eval.load.hostile import hostile, left_behind
 from foretype_eval.load.overload import MIX, overload
 from foretype_eval.load.rolling import rolling
-from foretype_eval.load.scripts import Step
+from foretype_eval.load.scripts import ScriptedRequest
 from foretype_eval.load.sessions import sessions
+from foretype_eval.load.worker_cost import cost_by_one, cost_ms
 
 __all__ = ["SCENARIOS", "ScenarioOptions", "run_scenario"]
 
-SCENARIOS: Final = ("overload", "fairness", "sessions", "churn", "rolling", "hostile")
+SCENARIOS: Final = ("overload", "fairness", "sessions", "churn", "rolling", "hostile", "workers")
 _PATIENT: Final = Habits(supersede=0.0, cancel=0.0, early=0.0, branch=0.0)
 """People who wait for every answer: what they do not get, they were refused."""
 _SLOTS: Final = 64
@@ -42,10 +43,10 @@ class ScenarioOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         capacity: requests per second that the scripted engine is given slots for.
         times: of the capacity, that `overload` asks.
-        pairs: of runs without and with the flood, in `fairness` and `hostile`.
+        pairs: of runs without and with the flood, in `fairness` and `hostile`; with one worker and several, in `workers`.
         idle_s: silence before `sessions` looks at the memory.
         events: connects, cancels and disconnects of `churn`.
-        workers: of the gateway that `rolling` restarts.
+        workers: of the gateway that `rolling` restarts, and that `workers` compares with one.
         calibrate_s, calm_s: `overload`: for measuring the capacity, and for watching how it recovers.
     """
 
@@ -65,8 +66,8 @@ class ScenarioOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Scene(NamedTuple):
-    found: Target
-    scripts: list[tuple[Step, ...]]
+    found: GatewayUnderLoad
+    scripts: list[tuple[ScriptedRequest, ...]]
     options: LoadOptions
 
 
@@ -84,6 +85,7 @@ async def run_scenario(name: str, options: ScenarioOptions, *, progress: Progres
         "churn": _churn,
         "rolling": _rolling,
         "hostile": _hostile,
+        "workers": _workers,
     }[name]
     report = await run(options, progress)
     return {"scenario": name, "seconds": options.load.seconds, "frame_ms": options.load.frame_ms, **report}
@@ -203,3 +205,17 @@ async def _rolling(options: ScenarioOptions, progress: Progress) -> dict[str, An
         return await rolling(
             scene.found, scene.scripts, developers=load.developers, rate=load.rate, seed=load.seed, progress=progress
         )
+
+
+async def _workers(options: ScenarioOptions, progress: Progress) -> dict[str, Any]:
+    load = msgspec.structs.replace(options.load, pin=False)  # where it runs is the system's choice for both
+    costs: dict[int, list[float]] = {1: [], options.workers: []}
+    for _ in range(options.pairs):
+        for workers, found in costs.items():
+            async with _scene(load, team=True, workers=workers) as scene:
+                crowd = Crowd(scene.found, scene.scripts, load)
+                try:
+                    found.append(await cost_ms(crowd, load.rate, progress))
+                finally:
+                    crowd.close()
+    return cost_by_one(costs[1], costs[options.workers], options.workers)

@@ -15,7 +15,7 @@ from foretype_wire.messages import RequestClass, WireSegment
 from foretype_eval.latency.workload import sites
 from foretype_eval.replay.typist import gap_s, next_key
 
-__all__ = ["TYPING", "Mix", "Part", "Step", "arrivals_s", "make_scripts"]
+__all__ = ["TYPING", "Mix", "ReadySegment", "ScriptedRequest", "arrivals_s", "make_scripts"]
 
 Mix = Mapping[RequestClass, float]
 """Share of the requests by class."""
@@ -24,7 +24,7 @@ TYPING: Final[Mix] = {RequestClass.INTERACTIVE: 0.9, RequestClass.BLOCK: 0.05, R
 """What developers ask who type."""
 
 
-class Part(NamedTuple):
+class ReadySegment(NamedTuple):
     """A segment ready to travel: as text, or as digest where the other end has it already."""
 
     kind: Kind
@@ -33,28 +33,28 @@ class Part(NamedTuple):
     digest_form: WireSegment
 
 
-class Step(NamedTuple):
+class ScriptedRequest(NamedTuple):
     """One request of a script."""
 
     document: str
     version: int
     language: str
-    parts: tuple[Part, ...]
+    parts: tuple[ReadySegment, ...]
     prompt_tokens: int
     class_: RequestClass
 
 
 def make_scripts(
     assembler: Assembler, *, count: int, steps: int, seed: int, prompt_tokens: int, mix: Mix = TYPING
-) -> list[tuple[Step, ...]]:
+) -> list[tuple[ScriptedRequest, ...]]:
     """`count` developers' files, each typed for up to `steps` requests, of classes as `mix` has them.
 
     Raises:
         WorkloadError: there is no code on this machine to type.
     """
     rng = Random(seed)
-    found: list[tuple[Step, ...]] = []
-    shared: dict[Segment, Part] = {}
+    found: list[tuple[ScriptedRequest, ...]] = []
+    shared: dict[Segment, ReadySegment] = {}
     while len(found) < count:
         for site in sites(seed + len(found), chars_above=prompt_tokens * 3, chars_below=1500):
             if len(found) == count:
@@ -64,7 +64,7 @@ def make_scripts(
 
 
 def arrivals_s(rng: Random, *, requests: int) -> list[float]:
-    """Moments at which one developer asks, in a mean gap of 1: bursts and pauses as measured (evals, section 4.4)."""
+    """Moments at which one developer asks, in a mean gap of 1: bursts and pauses as measured."""
     gaps = [gap_s(rng, after_newline=rng.random() < 0.08) for _ in range(requests)]
     mean = sum(gaps) / len(gaps)
     at = rng.random()
@@ -83,11 +83,11 @@ def _script(
     typed: str,
     steps: int,
     rng: Random,
-    shared: dict[Segment, Part],
+    shared: dict[Segment, ReadySegment],
     mix: Mix,
-) -> tuple[Step, ...]:
+) -> tuple[ScriptedRequest, ...]:
     uri = f"file:///load/{path}"
-    state, made = PlanState.empty(), list[Step]()
+    state, made = PlanState.empty(), list[ScriptedRequest]()
     document = Document(uri, text, language="python", path=path, version=0)
     rest, done = typed, 0
     while rest and len(made) < steps:
@@ -97,7 +97,7 @@ def _script(
         if not typed[:done].strip():
             continue
         plan, state = assembler.plan(state, document.snapshot(), offset + done, now=0.0)
-        parts: list[Part] = []
+        parts: list[ReadySegment] = []
         for placed in plan.segments:
             segment = placed.segment
             part = shared.get(segment)
@@ -105,13 +105,13 @@ def _script(
                 part = shared[segment] = _part(segment.kind, segment.scope, segment.source, segment.text)
             parts.append(part)
         class_ = rng.choices(list(mix), list(mix.values()))[0]
-        made.append(Step(uri, done, "python", tuple(parts), plan.prompt_tokens, class_))
+        made.append(ScriptedRequest(uri, done, "python", tuple(parts), plan.prompt_tokens, class_))
     return tuple(made)
 
 
-def _part(kind: Kind, scope: Scope, source: Source, text: str) -> Part:
+def _part(kind: Kind, scope: Scope, source: Source, text: str) -> ReadySegment:
     digest = digest_of(text) if kind in STABLE_KINDS else None
-    return Part(
+    return ReadySegment(
         kind,
         digest,
         WireSegment(kind=kind, scope=scope, source=source, text=text),

@@ -9,7 +9,7 @@ from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
-from foretype_eval.load.gateway import Target
+from foretype_eval.load.gateway import GatewayUnderLoad
 
 __all__ = ["IDLE_S", "sessions"]
 
@@ -17,7 +17,7 @@ IDLE_S: Final = 60.0
 
 
 async def sessions(
-    crowd: Crowd, found: Target, *, rate: float, count: int, idle_s: float, progress: Progress
+    crowd: Crowd, found: GatewayUnderLoad, *, rate: float, count: int, idle_s: float, progress: Progress
 ) -> dict[str, Any]:
     """Connect, be silent, look, and then let some of them type.
 

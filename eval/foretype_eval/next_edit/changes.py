@@ -14,7 +14,7 @@ __all__ = ["around_place", "edits_between", "leads_to", "line_at"]
 _ALIKE: float = 0.4
 """Lines that have less in common were written anew."""
 _NEAR_CHARS = 1
-"""Two edits with so little between them are one to whoever types."""
+"""Two edits with so little between them are one edit to a developer."""
 _LINES_BELOW = 3
 """A place to go to is right if something is to be done on its line, or on so many below: a call may go on there."""
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from foretype_context.edits.pace import Eagerness
 from foretype_context.terminal import console
-from foretype_lsp.options import Eagerness
+from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
-from foretype_eval.next_edit.commits import SUFFIXES
-from foretype_eval.next_edit.run import ENGINES, Found, on_cases, on_repositories
+from foretype_eval.gateway_options import GatewayUrl, ProfileFile, TokenFile, gateway_options
+from foretype_eval.next_edit.asked_model import AskedModel
+from foretype_eval.next_edit.commits import SUFFIXES, CommitBounds
+from foretype_eval.next_edit.offers import Rules
+from foretype_eval.next_edit.run import ENGINES, on_cases, on_repositories
+from foretype_eval.replay.answer_sources import LiveGateway
 
 __all__ = ["next_edit"]
 
@@ -29,13 +35,23 @@ def next_edit(
         list[Path] | None, typer.Option(help="Git repository whose commits are typed a part of; may be given again.")
     ] = None,
     commits: Annotated[str, typer.Option(help="With --repo: number of newest commits, or a range A..B.")] = "50",
+    holding: Annotated[
+        list[CommitBounds] | None,
+        typer.Option(help="With --repo: of these commits only those that contain such a change; may be given again."),
+    ] = None,
     suffix: Annotated[
         list[str] | None, typer.Option(help="With --repo: file endings; default is every language with a syntax.")
     ] = None,
-    engine: Annotated[str, typer.Option(help=f"Of {', '.join(ENGINES)}.")] = "rules",
+    engine: Annotated[
+        str, typer.Option(help="rules, or model: the rules, and a gateway's model where they are silent.")
+    ] = "rules",
     eagerness: Annotated[
-        Eagerness, typer.Option(help="Which evidence is shown, as the editors' setting.")
-    ] = Eagerness.MEDIUM,
+        Eagerness | None,
+        typer.Option(help="With rules: which evidence is shown, as the editors' setting; default medium."),
+    ] = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    profile: ProfileFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     wrong: Annotated[
         Path | None, typer.Option(help="Write what was offered and not wanted, with its lines, as JSON lines.")
@@ -47,12 +63,34 @@ def next_edit(
         fail("--cases, --repo: give one of both: fixtures or a recording, or a repository")
     if engine not in ENGINES:
         fail(f"--engine: {engine!r} is none of {', '.join(ENGINES)}")
+    _check_engine(engine, eagerness, gateway, token_file, profile)
     try:
-        with progress_bars() as progress:
-            found = _run(cases, repo or (), commits, engine, eagerness, tuple(suffix or SUFFIXES), seed, progress)
+        with ExitStack() as stack:
+            model = None
+            if engine == "model":
+                live = stack.enter_context(LiveGateway(gateway_options(gateway, token_file, profile=profile)))
+                model = _model_of(live)
+            progress = stack.enter_context(progress_bars())
+            predictor = partial(Rules, eagerness or Eagerness.MEDIUM) if model is None else model.predictor
+            if cases is not None:
+                found = on_cases(cases, engine, predictor, seed=seed, progress=progress)
+            else:
+                found = on_repositories(
+                    repo or (),
+                    int(commits) if commits.isdigit() else commits,
+                    engine,
+                    predictor,
+                    suffixes=tuple(suffix or SUFFIXES),
+                    seed=seed,
+                    progress=progress,
+                    holding=frozenset(holding or ()),
+                )
+            if model is not None:
+                answers = dict(sorted(model.answers.items()))
+                found.result["model"] = {"name": model.name, "answers": answers}
         if wrong is not None:
             wrong.write_bytes(b"".join(msgspec.json.encode(asdict(one)) + b"\n" for one in found.mistakes))
-    except (RecordingError, RepositoryError, OSError) as error:
+    except (RecordingError, RepositoryError, GatewayGoneError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(found.result)
@@ -60,22 +98,23 @@ def next_edit(
         _print(found.result)
 
 
-def _run(
-    cases: Path | None,
-    repos: Sequence[Path],
-    commits: str,
-    engine: str,
-    eagerness: Eagerness,
-    suffixes: tuple[str, ...],
-    seed: int,
-    progress: Any,
-) -> Found:
-    if cases is not None:
-        return on_cases(cases, engine, eagerness=eagerness, seed=seed, progress=progress)
-    selection = int(commits) if commits.isdigit() else commits
-    return on_repositories(
-        repos, selection, engine, eagerness=eagerness, suffixes=suffixes, seed=seed, progress=progress
-    )
+def _check_engine(
+    engine: str, eagerness: Eagerness | None, gateway: str | None, token_file: Path | None, profile: Path | None
+) -> None:
+    if engine == "rules":
+        if gateway is not None or token_file is not None or profile is not None:
+            fail("--gateway, --token-file, --profile: the rules ask nobody; leave them out, or say --engine model")
+    elif eagerness not in (None, Eagerness.HIGH):
+        fail(f"--eagerness: a model is shown at `high` alone, not at `{eagerness}`; leave it out")
+    elif gateway is None and profile is None:
+        fail("--engine model: name a gateway that has one with --gateway, or the profile of one with --profile")
+
+
+def _model_of(live: LiveGateway) -> AskedModel:
+    wanted = live.profile.next_edit
+    if wanted is None:
+        fail("--engine model: this gateway names no model of next edits; set model.next_edit or [pool.next_edit] there")
+    return AskedModel(live.profile.model, wanted, live.next_edit)
 
 
 def _print(result: dict[str, Any]) -> None:

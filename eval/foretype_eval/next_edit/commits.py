@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +20,10 @@ from foretype_eval.next_edit.changes import edits_between
 from foretype_eval.next_edit.developer import Developer, File
 from foretype_eval.next_edit.named_changes import NamedChange, met, renames, signatures
 from foretype_eval.next_edit.offers import Predictor
-from foretype_eval.next_edit.tally import Tally
+from foretype_eval.next_edit.tally import ClusterTally
 from foretype_eval.replay.commits import changed_files, commits_of
 
-__all__ = ["SUFFIXES", "CommitCases", "commit_cases", "typed_commit", "typed_named"]
+__all__ = ["SUFFIXES", "CommitBounds", "CommitCases", "commit_cases", "typed_commit", "typed_named"]
 
 SUFFIXES: Final = tuple(suffix for spec in LANGUAGES.values() if spec.wheel for suffix in spec.suffixes)
 _EDITS_MAX: Final = 60
@@ -47,8 +48,20 @@ class CommitCases:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
 
-def commit_cases(repo: Path, selection: str | int, suffixes: Sequence[str]) -> Iterator[tuple[CommitCases, int, int]]:
+class CommitBounds(StrEnum):
+    """What a commit may contain and be chosen for."""
+
+    RENAME = "rename"
+    SIGNATURE = "signature"
+
+
+def commit_cases(
+    repo: Path, selection: str | int, suffixes: Sequence[str], holding: Collection[CommitBounds] = ()
+) -> Iterator[tuple[CommitCases | None, int, int]]:
     """Yields commits, newest first, with their number and how many there are.
+
+    Args:
+        holding: commits that contain none of these are yielded as None; empty: every commit counts.
 
     Raises:
         RepositoryError: no repository, or no such commits.
@@ -71,20 +84,23 @@ def commit_cases(repo: Path, selection: str | int, suffixes: Sequence[str]) -> I
                 skipped["many or long edits"] += 1
                 continue
             files.append(File(path, old, new))
-        yield CommitCases(commit, tuple(files), tuple(named), skipped), number, len(commits)
+        kept = not holding or any(
+            (CommitBounds.SIGNATURE if one.kind == "signature" else CommitBounds.RENAME) in holding for one in named
+        )
+        yield CommitCases(commit, tuple(files), tuple(named), skipped) if kept else None, number, len(commits)
 
 
-def typed_commit(predictor: Callable[[], Predictor], case: CommitCases) -> Tally:
+def typed_commit(predictor: Callable[[], Predictor], case: CommitCases) -> ClusterTally:
     """The whole of a commit, by one developer with one predictor."""
-    tally = Tally(case.id)
+    tally = ClusterTally(case.id)
     Developer(predictor(), case.files, tally).work()
     return tally
 
 
-def typed_named(predictor: Callable[[], Predictor], case: CommitCases) -> Iterator[tuple[str, Tally]]:
+def typed_named(predictor: Callable[[], Predictor], case: CommitCases) -> Iterator[tuple[str, ClusterTally]]:
     """Each rename and each signature with its kind."""
     for change in case.named:
-        tally = Tally(case.id)
+        tally = ClusterTally(case.id)
         developer = Developer(predictor(), [change.file], tally)
         developer.work()
         tally.opportunities, tally.met = len(change.wanted), met(change, developer.texts[change.file.path])

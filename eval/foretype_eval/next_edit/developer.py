@@ -6,18 +6,17 @@ their own.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from foretype_context.edits.followed import Change, applied
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import lex
-from foretype_lsp.next_edit.followed import Change, applied
 
 from foretype_eval.next_edit.changes import around_place, edits_between, leads_to, line_at
 from foretype_eval.next_edit.offers import Offer, Predictor
-from foretype_eval.next_edit.tally import TAB_KEYS, Tally, WrongOffer, by_hand
+from foretype_eval.next_edit.tally import TAB_KEYS, ClusterTally, WrongOffer, by_hand
 
 __all__ = ["Developer", "File"]
 
@@ -46,10 +45,10 @@ class Developer:
     """One developer with one predictor.
 
     Args:
-        tally: gets keys, offers and their times; whoever calls counts opportunities.
+        tally: gets keys, offers and their times; the caller counts opportunities.
     """
 
-    def __init__(self, predictor: Predictor, files: Sequence[File], tally: Tally) -> None:
+    def __init__(self, predictor: Predictor, files: Sequence[File], tally: ClusterTally) -> None:
         self.texts = {file.path: file.before for file in files}
         self._predictor, self._tally = predictor, tally
         self._files = files
@@ -107,9 +106,9 @@ class Developer:
         return next((edit for edit in edits_between(text, wanted) if start <= edit.start and edit.end <= end), None)
 
     def _ask(self, path: str, cursor: int) -> Offer | None:
-        started = time.thread_time()
+        started = self._predictor.clock()
         offer = self._predictor.next(path, cursor)
-        self._tally.ms.append(1000 * (time.thread_time() - started))
+        self._tally.ms.append(1000 * (self._predictor.clock() - started))
         return offer
 
     def _type(self, path: str, edit: Edit) -> None:

@@ -8,19 +8,18 @@ nobody scored; here that is its own column, and a chain of edits is scored at th
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
+from foretype_context.edits.followed import Change, applied
 from foretype_context.text.document import Edit
-from foretype_lsp.next_edit.followed import Change, applied
 
 from foretype_eval.errors import RecordingError
 from foretype_eval.next_edit.changes import leads_to
 from foretype_eval.next_edit.offers import Predictor
-from foretype_eval.next_edit.tally import TAB_KEYS, Tally, WrongOffer, by_hand
+from foretype_eval.next_edit.tally import TAB_KEYS, ClusterTally, WrongOffer, by_hand
 from foretype_eval.replay.edit_events import Changed, Loaded, Recording
 from foretype_eval.replay.edit_recording import load_recording, utf16_edits
 
@@ -63,17 +62,17 @@ def load_fixtures(folder: Path) -> list[Fixture]:
     return [_load(one) for one in found]
 
 
-def tried(fixture: Fixture, predictor: Predictor) -> tuple[Tally, str]:
+def tried(fixture: Fixture, predictor: Predictor) -> tuple[ClusterTally, str]:
     """What is offered after the recording, and its score: `silent` where nothing is, `unscored` where nobody scored it."""
-    tally = Tally(fixture.name)
+    tally = ClusterTally(fixture.name)
     tally.opportunities = int("nextEdit" in fixture.texts.values())
     now, cursor = _played(fixture, predictor, tally)
     before, edits, score = now, list[Edit](), "silent"
     evidence = ""
     for _ in range(_CHAIN_MAX):
-        started = time.thread_time()
+        started = predictor.clock()
         offer = predictor.next(fixture.path, cursor)
-        tally.ms.append(1000 * (time.thread_time() - started))
+        tally.ms.append(1000 * (predictor.clock() - started))
         if offer is None or offer.jump_only or offer.path != fixture.path:
             break
         now, evidence = applied(now, (offer.edit,)), evidence or offer.evidence
@@ -103,7 +102,7 @@ def _on_the_way(before: str, now: str, wanted: str) -> bool:
     return leads_to(before, Edit(0, len(before), now), wanted)
 
 
-def _played(fixture: Fixture, predictor: Predictor, tally: Tally) -> tuple[str, int]:
+def _played(fixture: Fixture, predictor: Predictor, tally: ClusterTally) -> tuple[str, int]:
     texts, cursor = dict[str, str](), 0
     for event in fixture.recording.events:
         if isinstance(event, Loaded):

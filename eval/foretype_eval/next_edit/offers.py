@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from foretype_context.edits.evidence import NextEdit
+from foretype_context.edits.followed import Change, Followed
+from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
-from foretype_lsp.next_edit.followed import Change, Followed
-from foretype_lsp.next_edit.policy import Pace, Told
-from foretype_lsp.options import Eagerness
 
 __all__ = ["Offer", "Predictor", "Rules"]
 
 _ORIGINS: Final = 3
-_NOWHERE: Final = Told("", "", "", "")
+_NOWHERE: Final = RememberedEdit("", "", "", "")
 
 
 class Offer(NamedTuple):
@@ -32,7 +33,13 @@ class Offer(NamedTuple):
 
 
 class Predictor(Protocol):
-    """Is told what happens, as a language server is, and asked what comes next."""
+    """Is told what happens, as a language server is, and asked what comes next.
+
+    Attributes:
+        clock: seconds, by which an answer's time is told: of this thread where it is computed here, of the wall where it is waited for.
+    """
+
+    clock: Callable[[], float]
 
     def opened(self, path: str, text: str) -> None:
         """A document was opened, or its text came anew from outside."""
@@ -49,6 +56,8 @@ class Predictor(Protocol):
 
 class Rules:
     """The engine without a model, as the language server runs it over open documents: one after the other, then what each says of others."""
+
+    clock = staticmethod(time.thread_time)
 
     def __init__(self, eagerness: Eagerness = Eagerness.MEDIUM) -> None:
         self._eagerness, self._pace = eagerness, Pace()

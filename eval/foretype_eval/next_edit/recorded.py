@@ -11,19 +11,18 @@ Every burst elsewhere than the one before it is an opportunity: what was on offe
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from foretype_context.edits.bursts import Burst, Bursts, How
+from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
+from foretype_context.edits.followed import Change, applied
 from foretype_context.edits.next_edit import SETTLED_S
 from foretype_context.text.document import Edit
-from foretype_lsp.next_edit.followed import Change, applied
 
 from foretype_eval.next_edit.changes import around_place, leads_to, line_at
 from foretype_eval.next_edit.offers import Offer, Predictor
-from foretype_eval.next_edit.tally import TAB_KEYS, Tally, WrongOffer, by_hand
+from foretype_eval.next_edit.tally import TAB_KEYS, ClusterTally, WrongOffer, by_hand
 from foretype_eval.replay.edit_events import Changed, Loaded, Recording
 
 __all__ = ["Session"]
@@ -53,7 +52,7 @@ class _Shown:
 class _Document:
     text: str
     bursts: Bursts
-    tally: Tally
+    tally: ClusterTally
     cursor: int = 0
     shown: list[_Shown] = field(default_factory=list["_Shown"])
     standing: Offer | None = None
@@ -69,7 +68,7 @@ class Session:
     def __init__(self, recording: Recording, predictor: Predictor) -> None:
         self._events, self._predictor = recording.events, predictor
         self._open: dict[str, _Document] = {}
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, ClusterTally] = {}
         self.opportunities = Counter[str]()
 
     def run(self) -> None:
@@ -100,7 +99,7 @@ class Session:
             return
         if old is not None:
             self._close(old)
-        tally = self.tallies.setdefault(event.path, Tally(event.path))
+        tally = self.tallies.setdefault(event.path, ClusterTally(event.path))
         self._open[event.path] = _Document(event.text, Bursts(event.text), tally)
         self._predictor.opened(event.path, event.text)
 
@@ -126,7 +125,7 @@ class Session:
         before, offer = document.before_burst
         start, end, text = burst.edit
         elsewhere = document.last_end >= 0 and abs(start - document.last_end) > 1 and before == burst.before
-        if elsewhere and burst.how is not How.UNDONE and burst.how is not How.FORMATTED:
+        if elsewhere and burst.how is not ChangeOrigin.UNDONE and burst.how is not ChangeOrigin.FORMATTED:
             document.tally.opportunities += 1
             met = offer is not None and _leads_to(before, offer, burst)
             self.opportunities["right" if met else "silent" if offer is None else "wrong"] += 1
@@ -144,9 +143,9 @@ class Session:
 
     def _ask(self, path: str, at_s: float) -> None:
         document = self._open[path]
-        started = time.thread_time()
+        started = self._predictor.clock()
         offer = self._predictor.next(path, document.cursor)
-        document.tally.ms.append(1000 * (time.thread_time() - started))
+        document.tally.ms.append(1000 * (self._predictor.clock() - started))
         for one in self._open.values():
             one.standing = None
         if offer is None:

@@ -11,7 +11,7 @@ from foretype_context.text.document import Edit
 
 from foretype_eval.statistics import cluster_bootstrap, clustered_ratio, percentiles
 
-__all__ = ["TAB_KEYS", "Tally", "WrongOffer", "by_hand", "figures"]
+__all__ = ["TAB_KEYS", "ClusterTally", "WrongOffer", "by_hand", "figures"]
 
 TAB_KEYS: Final = 2
 """Of a next edit that is taken: one to go there, one to apply it."""
@@ -21,7 +21,7 @@ _POISSON: Final = 3.69
 
 @dataclass(frozen=True, slots=True)
 class WrongOffer:
-    """What was offered and not wanted, for whoever mends it; its lines are other people's code."""
+    """What was offered and not wanted, for those who improve the rules; its lines are other people's code."""
 
     cluster: str
     path: str
@@ -33,8 +33,8 @@ class WrongOffer:
 
 
 @dataclass(slots=True)
-class Tally:
-    """Of one cluster: items of one cluster are not independent, so intervals draw clusters.
+class ClusterTally:
+    """Counts of one cluster: items of one cluster are not independent, so intervals draw clusters.
 
     Attributes:
         opportunities: edits that could have been offered.
@@ -67,7 +67,7 @@ def by_hand(edit: Edit) -> int:
     return 1 + (edit.end > edit.start) + len(edit.text)
 
 
-def figures(tallies: Sequence[Tally], *, seed: int = 0) -> dict[str, Any]:
+def figures(tallies: Sequence[ClusterTally], *, seed: int = 0) -> dict[str, Any]:
     """Counts and shares; `ci` holds 95 % intervals over clusters, None where they tell no spread.
 
     Of wrong ones per 1,000 keys where none was wrong, the interval ends at what might still have been expected.
@@ -100,7 +100,7 @@ def figures(tallies: Sequence[Tally], *, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _of_kind(tallies: Sequence[Tally], kind: str, seed: int) -> dict[str, Any]:
+def _of_kind(tallies: Sequence[ClusterTally], kind: str, seed: int) -> dict[str, Any]:
     right, wrong = [one.right.get(kind, 0) for one in tallies], [one.wrong.get(kind, 0) for one in tallies]
     precision, ci = _share(tallies, right, wrong, seed)
     counts = {"shown": sum(right) + sum(wrong), "right": sum(right), "wrong": sum(wrong)}
@@ -108,7 +108,7 @@ def _of_kind(tallies: Sequence[Tally], kind: str, seed: int) -> dict[str, Any]:
 
 
 def _share(
-    tallies: Sequence[Tally], good: Sequence[int], bad: Sequence[int], seed: int
+    tallies: Sequence[ClusterTally], good: Sequence[int], bad: Sequence[int], seed: int
 ) -> tuple[float | None, list[float] | None]:
     values = [[1.0] * g + [0.0] * max(b, 0) for g, b in zip(good, bad, strict=True)]
     clusters = [one.cluster for one, own in zip(tallies, values, strict=True) for _ in own]

@@ -1,4 +1,4 @@
-"""When a simulated developer accepts (evals research, section 5.4).
+"""When a simulated developer accepts.
 
 All rules know the text that was really written, so they are upper bounds: rank systems with them, never forecast an
 acceptance rate.

@@ -12,12 +12,13 @@ from typing import Self, TypeVar
 
 import msgspec
 from foretype_client.adaptive.candidates import CopyLine
+from foretype_client.session.session import EditAnswer
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.segments import Kind, Segment
 from foretype_context.text.document import Document
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
-from foretype_wire.messages import Complete, Profile
+from foretype_wire.messages import Complete, NextEdit, Profile
 
 from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway, SimulatedGateway, measure
@@ -61,6 +62,10 @@ class LiveGateway:
     def ask(self, call: Complete[Segment]) -> concurrent.futures.Future[Answer]:
         return asyncio.run_coroutine_threadsafe(measure(self.connected.session, call), self._loop)
 
+    def next_edit(self, call: NextEdit) -> EditAnswer:
+        """What its model of next edits says. Raises RequestRefusedError, GatewayGoneError."""
+        return self._call(self.connected.session.next_edit(call))
+
     def _call(self, work: Coroutine[object, object, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
@@ -74,7 +79,7 @@ class Simulator:
         self._trace = trace
 
     @classmethod
-    def make(cls, trace: LatencyTrace) -> Simulator:
+    def make(cls, trace: LatencyTrace) -> Self:
         artifact = locate()
         tokenizer = load_tokenizer(artifact.tokenizer_path)
         profile = Profile(model="copy-line", grammar=artifact.grammar, tokenizer_digest=tokenizer.digest)

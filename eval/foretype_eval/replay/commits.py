@@ -2,7 +2,7 @@
 
 A commit (parent, child) becomes, per text file, an ordered list of :class:`Stretch`: a place in the file and the text that
 was put there. Hunks are taken from git and typed top-down; deleted lines are removed first and moved lines are typed, since
-line diffs cannot tell (evals research, section 5.4).
+line diffs cannot tell.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import Stretch
 from foretype_eval.replay.typist import gap_s, keys_of, next_key
 
-__all__ = ["Developer", "Flow", "Tally"]
+__all__ = ["Flow", "Tally", "TypingDeveloper"]
 
 
 class Flow(Protocol):
@@ -84,7 +84,7 @@ def slices_of(
     ]
 
 
-class Developer:
+class TypingDeveloper:
     """Types with help.
 
     Args:

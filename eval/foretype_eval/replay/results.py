@@ -1,4 +1,4 @@
-"""Rows of a replay, and what is made of them (definitions: evals research, sections 5.2 and 5.9)."""
+"""Rows of a replay, and what is made of them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def paired_ratio(
 ) -> Interval | None:
     """Difference of two ratios over the same commits in the same order, first - second, with its interval.
 
-    Commits are resampled, both systems together (evals research, section 5.9). None where a denominator is empty;
+    Commits are resampled, both systems together. None where a denominator is empty;
     without an interval where the commits are all alike.
     """
     if len(first) != len(second):

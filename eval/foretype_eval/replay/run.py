@@ -34,7 +34,7 @@ from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.answer_sources import LiveGateway, Simulator, copy_line_of
 from foretype_eval.replay.commits import Commit, commits_of, files_before, load_commit
-from foretype_eval.replay.developer import Developer, Flow
+from foretype_eval.replay.developer import Flow, TypingDeveloper
 from foretype_eval.replay.finished_rows import FinishedRows
 from foretype_eval.replay.oracle import oracle_of
 from foretype_eval.replay.recorded import load_recorded
@@ -243,7 +243,7 @@ async def _work(
     loop: VirtualLoop,
     seed: int,
     habits: Habits | None,
-) -> Developer:
+) -> TypingDeveloper:
     root = options.repo.resolve().as_posix()
     local: LocalModel | None = _local(options, system, commit, root, habits)
     completion: CompletionFlow | None = None
@@ -274,7 +274,7 @@ async def _work(
             debounce_s=options.debounce_ms / 1000,
             local=local if system not in NEURAL else None,
         )
-    developer = Developer(
+    developer = TypingDeveloper(
         flow,
         rule=options.rule,
         rng=random.Random(seed),

@@ -1,6 +1,6 @@
 """The strict client: asks anew after every key and shows only what arrives before the next one.
 
-What most clients do. Beside the product's flow it shows what reusing late answers is worth (evals research, section 5.3).
+What most clients do. Beside the product's flow it shows what reusing late answers is worth.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A typist: draws the gap before each key, and knows what one key enters.
 
-Gaps follow the distribution measured in one real session (evals research, section 4.4: p10 22, p25 67, p50 132, p75 248,
+Gaps follow the distribution measured in one real session (p10 22, p25 67, p50 132, p75 248,
 p90 722, p95 1,405 ms; after one typed character the median is 112, after a newline 223). One fast developer: a profile to
 compare with, not the truth.
 """

@@ -1,4 +1,4 @@
-"""What a report says, as data (evals research, sections 5.2 and 5.10): usefulness first, acceptance with its denominator."""
+"""What a report says, as data: usefulness first, acceptance with its denominator."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run_figures(run: Run, *, prices: Prices | None = None, seed: int = 0) -> dic
         }
         found["retained_per_opportunity"] = None
         found["retention_note"] = (
-            "in-commit retention is 100 % by construction under A-line, so a replay cannot measure it (section 5.4)"
+            "in-commit retention is 100 % by construction under A-line, so a replay cannot measure it"
         )
         found["slices"] = _slices(rows)
         found["stages_ms"] = _stages(rows)

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from foretype_eval.errors import SandboxError
 
-__all__ = ["Isolation", "Program", "ProgramLimits", "Sandbox", "Status", "Verdict"]
+__all__ = ["Isolation", "Program", "ProgramLimits", "ProgramResult", "Sandbox", "Status"]
 
 _ZYGOTE: Final = Path(__file__).with_name("zygote.py")
 _GRACE_S: Final = 10.0
@@ -47,7 +47,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
-    """Limits of one program (evals, section 5.5: 3 s and 512 MB).
+    """Limits of one program (3 s and 512 MB).
 
     Attributes:
         output_bytes: a program that prints more is killed.
@@ -79,7 +79,7 @@ class Isolation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProgramResult:
     status: Status
     detail: str
     output: str
@@ -142,15 +142,15 @@ class _Worker:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def run(self, program: Program) -> Verdict:
+    def run(self, program: Program) -> ProgramResult:
         try:
             reply = self._ask(program._asdict(), self._limits.wall_s + _GRACE_S)
         except _Lost as lost:
             # For instance the kernel's out-of-memory killer; the program is to blame, the next is not.
             self.close()
             self._start()
-            return Verdict(Status.CRASHED, f"took the sandbox with it ({lost})", "", 0.0)
-        return Verdict(Status(reply["status"]), reply["detail"], reply["output"], reply["wall_ms"])
+            return ProgramResult(Status.CRASHED, f"took the sandbox with it ({lost})", "", 0.0)
+        return ProgramResult(Status(reply["status"]), reply["detail"], reply["output"], reply["wall_ms"])
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -216,16 +216,16 @@ class Sandbox:
         """Ids of the fork servers, for a look at them."""
         return [pid for worker in self._workers if (pid := worker.pid) is not None]
 
-    def submit(self, program: Program) -> Future[Verdict]:
+    def submit(self, program: Program) -> Future[ProgramResult]:
         """Run one program as soon as a process is free."""
         if self._pool is None:
             raise SandboxError("enter the sandbox first: with Sandbox() as sandbox")
         return self._pool.submit(self._run, program)
 
-    def run(self, programs: Iterable[Program], *, ahead: int = 64) -> Iterator[Verdict]:
+    def run(self, programs: Iterable[Program], *, ahead: int = 64) -> Iterator[ProgramResult]:
         """Verdicts in the order of `programs`, at most `ahead` of them under way."""
         window = threading.Semaphore(ahead)
-        pending: list[Future[Verdict]] = []
+        pending: list[Future[ProgramResult]] = []
         source = iter(programs)
         while True:
             while window.acquire(blocking=False):
@@ -238,7 +238,7 @@ class Sandbox:
             yield pending.pop(0).result()
             window.release()
 
-    def _run(self, program: Program) -> Verdict:
+    def _run(self, program: Program) -> ProgramResult:
         worker = self._idle.get()
         try:
             return worker.run(program)

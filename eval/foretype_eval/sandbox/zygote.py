@@ -92,7 +92,7 @@ class Zygote:
                 os._exit(70)
         os.close(report_write)
         os.close(output_write)
-        with contextlib.suppress(OSError):  # the child does the same: whoever comes first
+        with contextlib.suppress(OSError):  # the child does the same: the first of the two succeeds
             os.setpgid(child, child)
         report, output, ended = self._watch(report_read, output_read, started + self._settings["wall_s"])
         status = self._reap(child)

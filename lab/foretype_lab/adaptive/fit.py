@@ -17,7 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import typer
 from foretype_client.adaptive.lexemes import lex
-from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, Weights, beside, cells_in_order, chances
+from foretype_client.adaptive.mixture import (
+    CELLS,
+    TEMPLATE_WEIGHTS,
+    Weights,
+    beside,
+    cells_in_order,
+    chances,
+    read_weights,
+)
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.surroundings import Spot
@@ -49,6 +57,8 @@ __all__ = [
 _ROUNDS: Final = 20
 _PRIOR_PLACES: Final = 2.0
 _PRIOR_WEIGHT: Final = 0.4
+_BEGUN_PLACES: Final = 20.0
+"""A weight of another language stands for so many places of it."""
 _RIDGE: Final = 10.0
 _NEWTON_STEPS: Final = 12
 _UNSEEN: Final = 1e-6
@@ -174,8 +184,14 @@ def _cuts(body: str, rng: random.Random) -> Iterator[tuple[int, str]]:
         before = lexeme
 
 
-def fit(rows: list[FitRow]) -> tuple[npt.NDArray[np.float64], float]:
-    """Weights of levels, and the mean log-likelihood of the true lexemes in nats."""
+def fit(rows: list[FitRow], begin: npt.NDArray[np.float64] | None = None) -> tuple[npt.NDArray[np.float64], float]:
+    """Weights of levels, and the mean log-likelihood of the true lexemes in nats.
+
+    Args:
+        begin: what is believed of them before; as firmly as `_BEGUN_PLACES` places would make it.
+    """
+    prior = np.full(CELLS, _PRIOR_WEIGHT) if begin is None else begin
+    firmness = _PRIOR_PLACES if begin is None else _BEGUN_PLACES
     width = max(len(row.cells) for row in rows)
     cells = np.zeros((len(rows), width), np.int64)
     shares = np.zeros((len(rows), width))
@@ -183,7 +199,7 @@ def fit(rows: list[FitRow]) -> tuple[npt.NDArray[np.float64], float]:
     for number, row in enumerate(rows):
         if count := len(row.cells):
             cells[number, -count:], shares[number, -count:], used[number, -count:] = row.cells, row.shares, True
-    weights = np.full(CELLS, _PRIOR_WEIGHT)
+    weights = prior.copy()
     mean = 0.0
     for _ in range(_ROUNDS):
         own = np.where(used, weights[cells], 0.0)
@@ -197,18 +213,18 @@ def fit(rows: list[FitRow]) -> tuple[npt.NDArray[np.float64], float]:
         below = np.concatenate(((unseen / total)[:, None], taken[:, :-1]), axis=1).cumsum(axis=1)
         hits = np.bincount(cells[used], taken[used], minlength=CELLS)
         tries = np.bincount(cells[used], (taken + below)[used], minlength=CELLS)
-        weights = (hits + _PRIOR_PLACES * _PRIOR_WEIGHT) / (tries + _PRIOR_PLACES)
+        weights = (hits + firmness * prior) / (tries + firmness)
     return weights, mean
 
 
-def fit_templates(told: Sequence[Told]) -> npt.NDArray[np.float64]:
-    """Weights of templates: logistic regression of whether a proposal is right, by Newton's method with a ridge."""
+def fit_templates(told: Sequence[Told], begin: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+    """Weights of templates: logistic regression of whether a proposal is right, by Newton's method with a ridge to `begin`."""
     table = np.zeros((len(told), TEMPLATE_WEIGHTS))
     for number, one in enumerate(told):
         table[number, list(one.features)] = 1
         table[number, FEATURES:] = one.beside
     right = np.array([one.right for one in told], np.float64)
-    prior = guess()
+    prior = guess() if begin is None else begin
     ridge = np.full(TEMPLATE_WEIGHTS, _RIDGE)
 
     def loss(weights: npt.NDArray[np.float64]) -> float:
@@ -234,10 +250,10 @@ def guess() -> npt.NDArray[np.float64]:
     return weights
 
 
-def commits_with_files(repo: Path, count: int, *, skip: int = 0) -> Iterator[WithFiles]:
-    """The `count` newest commits that wrote Python behind the `skip` newest, newest first."""
-    for id in commits_of(repo, skip + count, suffixes=(".py",))[skip:]:
-        yield load_commit(repo, id, suffixes=(".py",)), files_before(repo, id, suffixes=(".py",))
+def commits_with_files(repo: Path, count: int, *, suffixes: Sequence[str] = (".py",)) -> Iterator[WithFiles]:
+    """The `count` newest commits that wrote files with such endings, newest first."""
+    for id in commits_of(repo, count, suffixes=suffixes):
+        yield load_commit(repo, id, suffixes=suffixes), files_before(repo, id, suffixes=suffixes)
 
 
 def main(
@@ -247,37 +263,42 @@ def main(
     places: Annotated[int, typer.Option(min=1, help="Places looked at in a commit.")] = 250,
     older: Annotated[int, typer.Option(min=1, help="Commits before those, on which the network is fitted.")] = 20,
     older_places: Annotated[int, typer.Option(min=1, help="Places looked at in each of them.")] = 60,
+    suffix: Annotated[list[str] | None, typer.Option(help="File endings of the language; default .py.")] = None,
+    begin: Annotated[
+        Path | None, typer.Option(help="Weights of another language, that few places are to correct.")
+    ] = None,
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    """Fit the weights of the adaptive model on what commits wrote."""
+    """Fit the weights of the adaptive model for a language on what commits wrote."""
     table = shipped_table()
-    rows: list[FitRow] = []
+    suffixes = tuple(suffix or (".py",))
+    known: Weights | None = None
+    if begin is not None:
+        try:
+            known = read_weights(begin.read_text("utf-8"), begin.name)
+        except (OSError, ValueError, KeyError) as error:
+            fail(f"--begin {begin}: {error}; name a file that this command wrote")
+    newest: list[list[WithFiles]] = []
+    before: list[list[WithFiles]] = []
     try:
         for path in repo:
-            rows += rows_of(commits_with_files(path, commits), table, places=places, seed=seed)
+            found = list(commits_with_files(path, commits + older, suffixes=suffixes))
+            newest.append(found[:commits])
+            before.append(found[commits:])
     except RepositoryError as error:
         fail(str(error))
+    rows = [row for found in newest for row in rows_of(found, table, places=places, seed=seed)]
     if not rows:
-        fail("these commits wrote no Python; name other repositories with --repo")
-    levels, mean = fit(rows)
+        fail(f"these commits wrote no {', '.join(suffixes)}; name other repositories with --repo")
+    levels, mean = fit(rows, None if known is None else known.levels)
     weights = Weights(levels, guess())
-    told = [
-        one
-        for path in repo
-        for one in told_of(commits_with_files(path, commits), table, weights, places=places, seed=seed)
-    ]
-    weights = Weights(levels, fit_templates(told) if told else guess())
-    views = [
-        one
-        for path in repo
-        for one in views_of(
-            commits_with_files(path, older, skip=commits), table, weights, places=older_places, seed=seed
-        )
-    ]
-    if views:
-        weights = weights._replace(network=fit_network(views))
-    else:
+    told = [one for found in newest for one in told_of(found, table, weights, places=places, seed=seed)]
+    first = guess() if known is None else known.templates
+    weights = Weights(levels, fit_templates(told, first) if told else first)
+    views = [one for found in before for one in views_of(found, table, weights, places=older_places, seed=seed)]
+    if not views:
         fail("no commit is left for the network; ask for fewer with --commits, or name longer histories with --repo")
+    weights = weights._replace(network=fit_network(views, None if known is None else known.network))
     out.write_bytes(dump(weights, [path.name for path in repo], len(rows), mean))
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from foretype_client.adaptive.network import UNITS, Network
-from foretype_client.adaptive.views import CANDIDATES, VIEW_FEATURES, View
+from foretype_client.adaptive.views import CANDIDATES, VIEW_FEATURES, CandidateView
 
 __all__ = ["Viewed", "fit_network", "mean_logprob"]
 
@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 class Viewed(NamedTuple):
     """One place: what was known of its candidates, and the row of the lexeme that was written; K where it was none of them."""
 
-    view: View
+    view: CandidateView
     right: int
 
 
@@ -38,10 +38,10 @@ class _Table(NamedTuple):
         return _Table(self.features[rows], self.log_chances[rows], self.used[rows], self.right[rows])
 
 
-def fit_network(places: Sequence[Viewed]) -> Network:
+def fit_network(places: Sequence[Viewed], begin: Network | None = None) -> Network:
     """Least negative log-likelihood of what was written, by AdamW; every run on one machine gives the same.
 
-    The last of `CANDIDATES + 1` outcomes is that it is none of the candidates; its log-chance is never corrected.
+    Goes on from `begin` where there is one, a third as long: what many places taught is not lost over few. The last of `CANDIDATES + 1` outcomes is that it is none of the candidates; its log-chance is never corrected.
     """
     table = _padded(places)
     rng = np.random.default_rng(_SEED)
@@ -51,17 +51,23 @@ def fit_network(places: Sequence[Viewed]) -> Network:
     inner = rng.normal(0, 1, (VIEW_FEATURES + 1, UNITS)).astype(np.float32) / np.sqrt(VIEW_FEATURES)
     inner[-1] = 0
     outer = np.zeros(UNITS, np.float32)
+    rounds = _ROUNDS
+    if begin is not None:
+        inner[:-1] = begin.inner[:-1] * scale[:, None]
+        inner[-1] = begin.inner[-1] + middle @ begin.inner[:-1]
+        outer[:] = begin.outer
+        rounds = _ROUNDS // 3
     table = table._replace(features=(table.features - middle) / scale)
     parameters: list[npt.NDArray[np.float32]] = [inner, outer]
     first = [np.zeros_like(one) for one in parameters]
     second = [np.zeros_like(one) for one in parameters]
-    steps = _ROUNDS * -(-len(places) // _BATCH)
+    steps = rounds * -(-len(places) // _BATCH)
     step = 0
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         order = rng.permutation(len(places))
-        for begin in range(0, len(order), _BATCH):
+        for at in range(0, len(order), _BATCH):
             step += 1
-            slopes = _slopes(table.pick(order[begin : begin + _BATCH]), inner, outer)
+            slopes = _slopes(table.pick(order[at : at + _BATCH]), inner, outer)
             rate = _RATE * (1 - step / (steps + 1)) * min(1.0, step / 50)
             for one, slope, mean, square in zip(parameters, slopes, first, second, strict=True):
                 mean += 0.1 * (slope - mean)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import numpy as np
 import typer
 from foretype_client.adaptive.candidates import CopyLine, LocalModel
+from foretype_client.adaptive.mixture import Weights, read_weights
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import shipped_table
 from foretype_context.syntax.languages import language_of
@@ -26,7 +27,7 @@ from foretype_eval.replay.typist import gap_s
 
 from foretype_lab.adaptive.fit import EditsSoFar, WithFiles, commits_with_files
 
-__all__ = ["Counts", "main", "report", "typed"]
+__all__ = ["Counts", "Line", "drawn", "main", "report", "typed"]
 
 _BLOCK_LINES: Final = 8
 _DECIDE_S: Final = 0.2
@@ -45,30 +46,41 @@ class Counts(NamedTuple):
     right: int = 0
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
+    """Characters `begin` to `end` of what a commit wrote at one place."""
+
     stretch: Stretch
     begin: int
     end: int
 
 
-def typed(item: WithFiles, local: LocalModel, *, keys_max: int, edits_so_far: bool = True) -> Counts:
+def typed(
+    item: WithFiles,
+    local: LocalModel,
+    *,
+    keys_max: int,
+    edits_so_far: bool = True,
+    knows: AdaptiveModel | None = None,
+) -> Counts:
     """One system types about `keys_max` keys of one commit; the same lines and the same rhythm for each system.
 
     Args:
+        knows: what the system knows files by, where it is no adaptive model itself.
         edits_so_far: other files that come earlier in the commit are as it left them, as in a replay; else as before it.
     """
     commit, files = item
-    edits = EditsSoFar(local, commit, files) if isinstance(local, AdaptiveModel) else None
+    known = local if isinstance(local, AdaptiveModel) else knows
+    edits = None if known is None else EditsSoFar(known, commit, files)
     total = np.zeros(len(Counts._fields), np.int64)
     rhythm = random.Random(commit.id)
-    for line in _drawn(commit, keys_max, random.Random(commit.id)):
+    for line in drawn(commit, keys_max, random.Random(commit.id)):
         if edits is not None and edits_so_far:
             edits.reached(line.stretch.path)
         total += _typed_line(line, local, rhythm)
     return Counts(*map(int, total))
 
 
-def _typed_line(line: _Line, local: LocalModel, rhythm: random.Random) -> Counts:
+def _typed_line(line: Line, local: LocalModel, rhythm: random.Random) -> Counts:
     stretch = line.stretch
     text = stretch.target[line.begin : line.end]
     keys = shown = sessions = right = 0
@@ -98,14 +110,14 @@ def _typed_line(line: _Line, local: LocalModel, rhythm: random.Random) -> Counts
     return Counts(len(text) + 1, keys, shown, sessions, right)
 
 
-def _drawn(commit: Commit, keys_max: int, rng: random.Random) -> Iterator[_Line]:
+def drawn(commit: Commit, keys_max: int, rng: random.Random) -> Iterator[Line]:
     """Blocks of lines in their order, drawn until `keys_max` keys are reached."""
-    lines: list[_Line] = []
+    lines: list[Line] = []
     for stretch in commit.stretches:
         at = 0
         for line in stretch.target.split("\n"):
             if line.strip():
-                lines.append(_Line(stretch, at + len(line) - len(line.lstrip()), at + len(line.rstrip())))
+                lines.append(Line(stretch, at + len(line) - len(line.lstrip()), at + len(line.rstrip())))
             at += len(line) + 1
     blocks = [lines[at : at + _BLOCK_LINES] for at in range(0, len(lines), _BLOCK_LINES)]
     kept: list[int] = []
@@ -140,6 +152,9 @@ def report(rows: Mapping[str, Sequence[Counts]], *, seed: int = 0) -> dict[str, 
             "right": ends(precision(table), precision(table[picks])),
             "show_rate": round(float(table[:, 2].sum() / max(1.0, table[:, 1].sum())), 4),
         }
+    if "beside" in counts:
+        one, other = counts["adaptive"], counts["beside"]
+        result["over_beside"] = ends(saved(one) - saved(other), saved(one[picks]) - saved(other[picks]))
     one, other = counts["adaptive"], counts["copy_line"]
     below = saved(other[picks])
     if (
@@ -154,20 +169,34 @@ def main(
     commits: Annotated[int, typer.Option(min=1, help="Newest commits of each.")] = 25,
     keys: Annotated[int, typer.Option(min=10, help="Keys typed of each commit, about.")] = 150,
     edits_so_far: Annotated[bool, typer.Option(help="Earlier files of a commit are known as it left them.")] = True,
+    suffix: Annotated[list[str] | None, typer.Option(help="File endings that are typed; default .py.")] = None,
+    beside: Annotated[
+        Path | None, typer.Option(help="Other weights on the same lines: a row, and the difference.")
+    ] = None,
 ) -> None:
     """Measure the adaptive model on lines of commits, beside copying a line."""
     table = shipped_table()
+    suffixes = tuple(suffix or (".py",))
     rows: dict[str, list[Counts]] = {"adaptive": [], "copy_line": []}
+    other: Weights | None = None
+    if beside is not None:
+        try:
+            other = read_weights(beside.read_text("utf-8"), beside.name)
+        except (OSError, ValueError, KeyError) as error:
+            fail(f"--beside {beside}: {error}; name a file that `python -m foretype_lab.adaptive.fit` wrote")
+        rows["beside"] = []
     try:
         for path in repo:
             systems: dict[str, LocalModel] = {"adaptive": AdaptiveModel(table), "copy_line": CopyLine()}
-            for item in commits_with_files(path, commits):
+            if other is not None:
+                systems["beside"] = AdaptiveModel(table, weights=other)
+            for item in commits_with_files(path, commits, suffixes=suffixes):
                 for name, local in systems.items():
                     rows[name].append(typed(item, local, keys_max=keys, edits_so_far=edits_so_far))
     except RepositoryError as error:
         fail(str(error))
     if not rows["adaptive"]:
-        fail("these repositories have no commit that wrote Python; name others with --repo")
+        fail(f"these repositories have no commit that wrote {', '.join(suffixes)}; name others with --repo")
     print_json(report(rows))
 
 

@@ -16,7 +16,6 @@ from foretype_context.terminal import console
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
-from foretype_eval.replay.edit_recording import load_recording
 from foretype_models.artifacts import digest_file, locate
 from foretype_models.errors import ArtifactError
 from rich.table import Table
@@ -24,10 +23,10 @@ from rich.table import Table
 from foretype_lab.cache_counters.compare import compare, prompts_of, summary
 from foretype_lab.errors import ExportError, VllmError
 from foretype_lab.model_files.export import write_safetensors
-from foretype_lab.model_files.gguf_file import read_config, read_weights
+from foretype_lab.model_files.gguf_file import read_config, read_grammar, read_weights
 from foretype_lab.other_engines.vllm_engine import VllmProcess
 from foretype_lab.prefill.asking_moments import Moment, moments_of
-from foretype_lab.prefill.typed_commits import record_commits
+from foretype_lab.prefill.typed_commits import recording_of
 
 __all__ = ["LAYOUTS", "CountersOptions", "VllmCounts", "counters", "run_counters"]
 
@@ -81,10 +80,7 @@ def run_counters(options: CountersOptions, *, progress: Progress = lambda _step,
     shipped = locate()
     tokenizer = load_tokenizer(shipped.tokenizer_path)
     grammar = options.grammar or shipped.grammar
-    if options.source.is_dir():
-        recording = record_commits(options.source, options.commits, progress=progress)
-    else:
-        recording = load_recording(options.source)
+    recording = recording_of(options.source, options.commits, progress=progress)
     asked = moments_of(recording, snippets=options.full)
     moments: list[Moment] = list(islice(asked, options.skip, options.skip + options.requests))
     if not moments:
@@ -93,7 +89,8 @@ def run_counters(options: CountersOptions, *, progress: Progress = lambda _step,
     rows: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="foretype-counters-") as folder:
         config = read_config(path)
-        write_safetensors(read_weights(path, config), config, shipped.tokenizer_path, Path(folder) / "model")
+        weights, grammar_id = read_weights(path, config), read_grammar(path)
+        write_safetensors(weights, config, shipped.tokenizer_path, Path(folder) / "model", grammar_id=grammar_id)
         with VllmProcess(
             Path(folder) / "model",
             block_tokens=options.block_tokens,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import email
 import email.message
-import hashlib
 import platform
 import re
 import sysconfig
@@ -19,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from foretype_models.artifacts import digest_file
 
 from foretype_lab.corpus import readers, terms
 from foretype_lab.corpus.languages import PYTHON, language_of
@@ -128,11 +129,6 @@ class Source:
     languages: frozenset[str] = field(default_factory=lambda: frozenset({PYTHON}))
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def open_wheels(folder: Path) -> Iterator[Source]:
     """Opens the wheels of a folder in name order."""
     for path in sorted(folder.glob("*.whl"), key=lambda path: path.name.lower()):
@@ -146,7 +142,7 @@ def open_wheels(folder: Path) -> Iterator[Source]:
                 )
             metadata = email.message_from_bytes(archive.read(names[0]))
         name = normalise(str(metadata["Name"]))
-        yield Source(name, str(metadata["Version"]), path.name, _digest(path), metadata, path)
+        yield Source(name, str(metadata["Version"]), path.name, digest_file(path), metadata, path)
 
 
 def open_sdists(folder: Path) -> Iterator[Source]:
@@ -157,7 +153,7 @@ def open_sdists(folder: Path) -> Iterator[Source]:
             raise readers.CorpusSourceError(f"{path} has no PKG-INFO at its top, so it is no sdist; delete it")
         metadata = email.message_from_bytes(found["PKG-INFO"])
         name = normalise(str(metadata["Name"]))
-        yield Source(name, str(metadata["Version"]), path.name, _digest(path), metadata, path, "sdist")
+        yield Source(name, str(metadata["Version"]), path.name, digest_file(path), metadata, path, "sdist")
 
 
 def open_npm(folder: Path) -> Iterator[Source]:
@@ -166,14 +162,14 @@ def open_npm(folder: Path) -> Iterator[Source]:
         found = re.fullmatch(r"(.+?)-(\d+\.\d+\.\d+.*)\.tgz", path.name)
         if found is None:
             raise readers.CorpusSourceError(f"{path} is not named like a tarball of `npm pack`; download it again")
-        yield Source(found[1], found[2], path.name, _digest(path), None, path, "npm", frozenset())
+        yield Source(found[1], found[2], path.name, digest_file(path), None, path, "npm", frozenset())
 
 
 def open_debian(folder: Path) -> Iterator[Source]:
     """Opens the Debian source packages (``*.dsc`` with their tarballs) of a folder in name order."""
     for path in sorted(folder.glob("*.dsc")):
         name, _, version = path.stem.partition("_")
-        yield Source(name, version, path.name, _digest(path), None, path, "debian", frozenset())
+        yield Source(name, version, path.name, digest_file(path), None, path, "debian", frozenset())
 
 
 def open_commits(commits: tuple[Commit, ...], folder: Path) -> Iterator[Source]:

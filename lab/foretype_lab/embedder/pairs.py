@@ -15,7 +15,7 @@ import numpy as np
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 from foretype_retrieval.chunks import Chunk
-from foretype_retrieval.definitions import Kind
+from foretype_retrieval.definitions import ChunkKind
 
 from foretype_lab.retrieval.repositories import File, load_repositories
 from foretype_lab.retrieval.sites import sites
@@ -41,7 +41,7 @@ def pairs(files: Sequence[File], rng: random.Random) -> Iterator[tuple[int, str,
             yield USE, "\n".join(lines[max(0, site.line - 12) : site.line]), indexed(site.target)
     for file in files:
         for chunk in file.chunks:
-            if chunk.kind is Kind.FUNCTION and chunk.indexed.count('"""') >= 2:
+            if chunk.kind is ChunkKind.FUNCTION and chunk.indexed.count('"""') >= 2:
                 _, doc, body = chunk.indexed.split('"""', 2)
                 if len(doc) > 30 and len(body) > 80:
                     yield DOCUMENTATION, doc, body

@@ -19,7 +19,7 @@ from foretype_lab.engine_bench.first_layers import write_first_layers
 from foretype_lab.engine_bench.options import BATCH_MAX, METHODS, PARTS, EngineBenchOptions
 from foretype_lab.errors import ExportError, VllmError
 from foretype_lab.model_files.export import write_safetensors
-from foretype_lab.model_files.gguf_file import read_config, read_weights
+from foretype_lab.model_files.gguf_file import read_config, read_grammar, read_weights
 from foretype_lab.other_engines.vllm_engine import find_vllm
 from foretype_lab.processes import environment
 
@@ -44,7 +44,8 @@ def run_engine_bench(options: EngineBenchOptions, model: Path | None, *, draft_l
         path = shipped.path if model is None else model
         if folder != model:
             config = read_config(path)
-            write_safetensors(read_weights(path, config), config, shipped.tokenizer_path, folder)
+            weights, grammar_id = read_weights(path, config), read_grammar(path)
+            write_safetensors(weights, config, shipped.tokenizer_path, folder, grammar_id=grammar_id)
         draft = options.draft
         if draft_layers:
             write_first_layers(path, draft_layers, shipped.tokenizer_path, Path(scratch) / "draft")
@@ -79,6 +80,10 @@ def engine_bench(
     batch: Annotated[
         str, typer.Option(help="Requests at once under which speculation is measured; several by commas.")
     ] = "1",
+    edits: Annotated[
+        bool, typer.Option("--edits", help="Speculation on questions about the next edit, whose answers are copies.")
+    ] = False,
+    guesses: Annotated[int, typer.Option(min=1, max=16, help="Tokens guessed per step.")] = 4,
     samples: Annotated[int, typer.Option(min=8, help="Of each row.")] = 60,
     seconds: Annotated[float, typer.Option(min=1, help="For each row at most; fewer samples then.")] = 40.0,
     seed: Annotated[int, typer.Option()] = 0,
@@ -97,6 +102,8 @@ def engine_bench(
         seconds=seconds,
         seed=seed,
         batches=_sizes("--batch", batch),
+        edits=edits,
+        speculation_tokens=guesses,
     )
     try:
         result = run_engine_bench(options, model, draft_layers=draft_layers)
@@ -130,6 +137,8 @@ def _print(result: dict[str, Any]) -> None:
         )
     screen = console()
     screen.print(table)
+    for language, right in result.get("speculation", {}).get("right_answers", {}).items():
+        screen.print(f"ngram, if the right answers were given, {language}: {right['tokens_per_step']} tokens a step")
     for method, found in result.get("speculation", {}).get("methods", {}).items():
         if "lacking" in found:
             screen.print(f"{method}: not measured, {found['lacking']}")

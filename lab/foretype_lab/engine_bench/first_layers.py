@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foretype_lab.errors import ExportError
 from foretype_lab.model_files.export import write_safetensors
-from foretype_lab.model_files.gguf_file import read_config, read_weights
+from foretype_lab.model_files.gguf_file import read_config, read_grammar, read_weights
 
 __all__ = ["write_first_layers"]
 
@@ -29,4 +29,4 @@ def write_first_layers(model: Path, layers: int, tokenizer: Path, folder: Path) 
         for name, matrix in read_weights(model, config).items()
         if not name.startswith(_PREFIX) or int(name.removeprefix(_PREFIX).partition(".")[0]) < layers
     }
-    write_safetensors(kept, {**config, "layers": layers}, tokenizer, folder)
+    write_safetensors(kept, {**config, "layers": layers}, tokenizer, folder, grammar_id=read_grammar(model))

@@ -23,7 +23,9 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
         methods: of speculation, beside none; one that cannot run here is reported with the reason.
         texts: folders whose files give prompts for speculation; the language is by the file's ending.
         samples: of each row, or as many as come in `seconds`.
+        speculation_tokens: guessed per step.
         batches: requests at once under which speculation is measured, each with prompts of its own.
+        edits: prompts for speculation are questions about the next edit, whose answers are nearly all copied.
     """
 
     model: str
@@ -36,4 +38,5 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: tuple[int, ...] = (2000, 6000)
     speculation_tokens: int = 4
     batches: tuple[int, ...] = (1,)
+    edits: bool = False
     seed: int = 0

@@ -19,6 +19,7 @@ from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_eval.latency.workload import sites
 from foretype_models.artifacts import locate
 
+from foretype_lab.engine_bench.edit_prompts import EditCase, edit_cases, guessed_steps
 from foretype_lab.engine_bench.options import EngineBenchOptions
 
 __all__ = ["Generated", "SpeculationRun", "figures", "lossless", "measure_speculation"]
@@ -75,7 +76,10 @@ Prompts = dict[str, list[list[int]]]
 
 async def measure_speculation(options: EngineBenchOptions) -> dict[str, Any]:
     """One engine per method, one after the other, each asked for the same continuations: at each batch size its own."""
-    prompts = dict(zip(options.batches, _prompts(options), strict=True))
+    texts = _texts(options)
+    prompts = dict(
+        zip(options.batches, _edits(texts, options) if options.edits else _prompts(texts, options), strict=True)
+    )
     base: dict[int, SpeculationRun] = {}
     methods: dict[str, Any] = {}
     for name in ("off", *options.methods):
@@ -96,6 +100,7 @@ async def measure_speculation(options: EngineBenchOptions) -> dict[str, Any]:
         },
         "tokens_guessed_per_step": options.speculation_tokens,
         "tie_below": TIE,
+        **({"right_answers": _right_answers(texts, options)} if options.edits else {}),
         "methods": methods,
     }
 
@@ -218,30 +223,69 @@ async def _greedy(engine: VllmEngine, name: str, ids: list[int], *, max_tokens: 
     return Generated(tokens, gaps, steps, last_s - first_s)
 
 
-def _prompts(options: EngineBenchOptions) -> list[Prompts]:
-    """For each batch size, beginnings of real files up to a line end, per language; no prompt twice.
-
-    Python out of the standard library where no folder has any. Twice the batch at least, so that it is full most of the time.
-    """
-    tokenizer = load_tokenizer(locate().tokenizer_path)
-    rng = random.Random(options.seed)
+def _texts(options: EngineBenchOptions) -> dict[str, list[str]]:
+    """Real files by language, in a random order; Python out of the standard library where no folder has any."""
     texts: dict[str, list[str]] = {}
     for folder in options.texts:
         for path in sorted(Path(folder).rglob("*")):
             language = _LANGUAGES.get(path.suffix)
             if language is not None and path.is_file() and 2_000 < path.stat().st_size < 200_000:
                 texts.setdefault(language, []).append(path.read_text("utf-8", "replace"))
-    counts = [max(options.samples, 2 * batch) if batch > 1 else options.samples for batch in options.batches]
     if "python" not in texts:
         found = sites(options.seed, chars_above=2_000, chars_below=1_000)
-        texts["python"] = [site.text for site, _ in zip(found, range(sum(counts)), strict=False)]
+        texts["python"] = [site.text for site, _ in zip(found, range(2 * sum(_counts(options))), strict=False)]
+    rng = random.Random(options.seed)
+    for _, some in sorted(texts.items()):
+        rng.shuffle(some)
+    return texts
+
+
+def _counts(options: EngineBenchOptions) -> list[int]:
+    """Prompts of each language for each batch size: twice the batch at least, so that it is full most of the time."""
+    return [max(options.samples, 2 * batch) if batch > 1 else options.samples for batch in options.batches]
+
+
+def _prompts(texts: dict[str, list[str]], options: EngineBenchOptions) -> list[Prompts]:
+    """For each batch size, beginnings of files up to a line end, per language; no prompt twice."""
+    tokenizer = load_tokenizer(locate().tokenizer_path)
+    rng = random.Random(options.seed)
+    counts = _counts(options)
     prompts: list[Prompts] = [{} for _ in counts]
     for language, some in sorted(texts.items()):
-        rng.shuffle(some)
         source = itertools.cycle(some)  # a file may be cut in two places
         for into, count in zip(prompts, counts, strict=True):
             into[language] = [_cut(next(source), rng, tokenizer) for _ in range(count)]
     return prompts
+
+
+def _cases(texts: dict[str, list[str]], options: EngineBenchOptions) -> dict[str, list[EditCase]]:
+    tokenizer = load_tokenizer(locate().tokenizer_path)
+    rng = random.Random(options.seed)
+    return {language: list(edit_cases(some, tokenizer, rng)) for language, some in sorted(texts.items())}
+
+
+def _edits(texts: dict[str, list[str]], options: EngineBenchOptions) -> list[Prompts]:
+    """For each batch size, questions about the next edit."""
+    prompts: list[Prompts] = [{} for _ in options.batches]
+    for language, some in _cases(texts, options).items():
+        source = itertools.cycle(some)
+        for into, count in zip(prompts, _counts(options), strict=True):
+            into[language] = [next(source).prompt for _ in range(count)]
+    return prompts
+
+
+def _right_answers(texts: dict[str, list[str]], options: EngineBenchOptions) -> dict[str, Any]:
+    """What an n-gram is worth to a model that answers what is right, by counting: tokens and steps."""
+    given = Speculation(method="ngram", tokens=options.speculation_tokens)
+    rows: dict[str, Any] = {}
+    for language, some in _cases(texts, options).items():
+        steps = [
+            guessed_steps(one, tokens=given.tokens, lookup_min=given.lookup_min, lookup_max=given.lookup_max)
+            for one in some[: sum(_counts(options))]
+        ]
+        tokens = sum(len(one.answer) for one in some[: len(steps)])
+        rows[language] = {"answers": len(steps), "tokens": tokens, "tokens_per_step": round(tokens / sum(steps), 3)}
+    return rows
 
 
 def _cut(text: str, rng: random.Random, tokenizer: Tokenizer) -> list[int]:

@@ -1,4 +1,4 @@
-"""`foretype bench routing` and `foretype bench prefix-cache`: one multi-user trace, without engines."""
+"""`foretype bench routing`, `growth` and `prefix-cache`: one multi-user trace, without engines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from foretype_models.artifacts import locate
 from foretype_models.errors import ArtifactError
 from rich.table import Table
 
-from foretype_lab.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate
+from foretype_lab.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, Growth, simulate
 from foretype_lab.fleet.tiers import REFERENCE_HIT_RATES, run_tiers
 from foretype_lab.fleet.trace import Call, Team, record, spread
 
-__all__ = ["prefix_cache", "routing"]
+__all__ = ["growth", "prefix_cache", "routing"]
 
 Repos = Annotated[list[Path], typer.Argument(help="Git repositories; each is a team's.")]
 Developers = Annotated[int, typer.Option(min=1, help="Of each team.")]
@@ -112,6 +112,52 @@ def routing(
                 f"{row['imbalance']:.2f}",
                 "–" if row["in_flight_imbalance"] is None else f"{row['in_flight_imbalance']:.2f}",
             )
+    console().print(table)
+
+
+def growth(
+    repos: Repos,
+    as_json: AsJson = False,
+    developers: Developers = 8,
+    commits: Commits = 64,
+    requests: Requests = 2400,
+    sessions: Annotated[int, typer.Option(min=1, help="Developers who type; tenants are added until there are.")] = 48,
+    capacity: Annotated[int, typer.Option(min=1, help="Tokens that a replica's cache holds.")] = 131_072,
+    at_s: Annotated[float, typer.Option("--at", min=1.0, help="Seconds after which the second replica joins.")] = 900.0,
+    pace: Annotated[float, typer.Option(min=0.01, help="How many times faster than people the requests come.")] = 1.0,
+    block: Block = 16,
+) -> None:
+    """Cached share before and after one replica becomes two, in virtual time, beside one that stays alone and two from the beginning."""
+    try:
+        with progress_bars() as progress:
+            calls = _calls(repos, developers, commits, requests, block, progress)
+            crowd = spread(calls, -(-sessions // len({call.session for call in calls})))
+    except (RepositoryError, ArtifactError, TokenizerError, OSError) as error:
+        fail(str(error))
+    rows: dict[str, dict[int, dict[str, float]]] = {}
+    for name, first, most in (("1 to 2", 1, 2), ("1", 1, 1), ("2", 2, 2)):
+        options = FleetOptions(most, max(capacity // block, 1), block_tokens=block, pace=pace)
+        rows[name] = simulate(crowd, "foretype", options, Growth(first, at_s))["windows"]
+    result = {
+        "repositories": [repo.resolve().name for repo in repos],
+        "sessions": len({call.session for call in crowd}),
+        "requests": len(crowd),
+        "seconds": round((crowd[-1].time_s - crowd[0].time_s) / pace),
+        "joins_s": at_s,
+        "window_s": Growth(1, at_s).window_s,
+        "windows": rows,
+    }
+    if as_json:
+        print_json(result)
+        return
+    table = Table(
+        title="Cached share by five minutes; the second replica joins after the first of them", title_justify="left"
+    )
+    windows = sorted(rows["1 to 2"])[:5]
+    for column in ("replicas", "before", *(f"from {5 * (at - 1)} min" for at in windows[1:])):
+        table.add_column(column, justify="right")
+    for name, shares in rows.items():
+        table.add_row(name, *(f"{shares[at]['cached_share']:.1%}" if at in shares else "–" for at in windows))
     console().print(table)
 
 

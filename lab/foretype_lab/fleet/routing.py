@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from foretype_backend.fleet.routing.ring import Ring
-from foretype_backend.fleet.routing.router import Choice, Route, Router, RoutingOptions
+from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router, RoutingOptions
 from foretype_backend.prefix.directory import PrefixDirectory
 
 from foretype_lab.fleet.retiring import RetiringLru
 from foretype_lab.fleet.trace import Call
 
-__all__ = ["POLICIES", "SEVERAL_GATEWAYS", "FleetOptions", "simulate"]
+__all__ = ["POLICIES", "SEVERAL_GATEWAYS", "FleetOptions", "Growth", "simulate"]
 
 _EXPIRE_EVERY_S: Final = 5.0
 
@@ -44,14 +44,28 @@ class FleetOptions(NamedTuple):
     gateways: int = 1
 
 
+class Growth(NamedTuple):
+    """Replicas that join later, of the policy `foretype`.
+
+    Attributes:
+        first: replicas at the beginning.
+        at_s: when the rest joins, with empty caches.
+        window_s: what is reported is the share of a window before, of the one after, and of each of those that follow.
+    """
+
+    first: int
+    at_s: float
+    window_s: float = 300.0
+
+
 class _Policy(Protocol):
     """Chooses; hears of the end of a request. `in_flight` is per replica."""
 
-    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> Choice: ...
+    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> ReplicaChoice: ...
 
-    def prefilled(self, choice: Choice, call: Call) -> None: ...
+    def prefilled(self, choice: ReplicaChoice, call: Call) -> None: ...
 
-    def end(self, choice: Choice, call: Call) -> None: ...
+    def end(self, choice: ReplicaChoice, call: Call) -> None: ...
 
 
 class _Simple:
@@ -60,12 +74,12 @@ class _Simple:
     def __init__(self, pick: Callable[[Call, Mapping[str, int]], str]) -> None:
         self._pick = pick
 
-    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> Choice:
-        return Choice(self._pick(call, in_flight), Route.PASS_THROUGH, 0)
+    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> ReplicaChoice:
+        return ReplicaChoice(self._pick(call, in_flight), Route.PASS_THROUGH, 0)
 
-    def prefilled(self, choice: Choice, call: Call) -> None: ...
+    def prefilled(self, choice: ReplicaChoice, call: Call) -> None: ...
 
-    def end(self, choice: Choice, call: Call) -> None: ...
+    def end(self, choice: ReplicaChoice, call: Call) -> None: ...
 
 
 class _Ours:
@@ -81,7 +95,7 @@ class _Ours:
         self._expired_s = 0.0
         self.predicted: list[int] = []
 
-    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> Choice:
+    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> ReplicaChoice:
         if now - self._expired_s > _EXPIRE_EVERY_S:
             self._directory.expire(now)
             self._expired_s = now
@@ -97,11 +111,14 @@ class _Ours:
         self.predicted.append(choice.cached_tokens)
         return choice
 
-    def prefilled(self, choice: Choice, call: Call) -> None:
+    def prefilled(self, choice: ReplicaChoice, call: Call) -> None:
         self._router.prefilled(choice, call.prompt_tokens)
 
-    def end(self, choice: Choice, call: Call) -> None:
+    def end(self, choice: ReplicaChoice, call: Call) -> None:
         self._router.end(choice)
+
+    def grow(self, names: Sequence[str]) -> None:
+        self._router.set_replicas(names)
 
     def routes(self) -> dict[str, int]:
         return {route.value: count for route, count in self._router.statistics().routes.items() if count}
@@ -116,15 +133,15 @@ class _Gateways:
         self._entrance = entrance
         self.predicted: list[int] = []
 
-    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> Choice:
+    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> ReplicaChoice:
         choice = self._of(call).choose(call, in_flight, now)
         self.predicted.append(choice.cached_tokens)
         return choice
 
-    def prefilled(self, choice: Choice, call: Call) -> None:
+    def prefilled(self, choice: ReplicaChoice, call: Call) -> None:
         self._of(call).prefilled(choice, call)
 
-    def end(self, choice: Choice, call: Call) -> None:
+    def end(self, choice: ReplicaChoice, call: Call) -> None:
         self._of(call).end(choice, call)
 
     def routes(self) -> dict[str, int]:
@@ -185,21 +202,24 @@ SEVERAL_GATEWAYS: Final[Mapping[str, Callable[[Sequence[str], FleetOptions], _Po
 of a session may come through another one."""
 
 
-def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[str, Any]:
+def simulate(calls: Sequence[Call], policy: str, options: FleetOptions, growth: Growth | None = None) -> dict[str, Any]:
     """One run.
 
     Returns:
         `cached_share` of prompt tokens; `ttft_ms` p50, p99; `imbalance`: computed tokens of the busiest replica over the mean;
         `in_flight_imbalance`: the 99th percentile over arrivals of the fullest replica's requests over the mean, where the mean
-        is at least one; `agreement` of predicted and found cached tokens (ours alone).
+        is at least one; `agreement` of predicted and found cached tokens (ours alone); with `growth` `windows`, by
+        number, 0 being the one before the others joined: share of prompt tokens that were cached, and of requests that went to the one that joined.
     """
     names = [f"replica-{at}" for at in range(options.replicas)]
-    chooser = {**POLICIES, **SEVERAL_GATEWAYS}[policy](names, options)
+    chooser = {**POLICIES, **SEVERAL_GATEWAYS}[policy](names[: growth.first] if growth else names, options)
+    windows: dict[int, list[tuple[str, int, int]]] = {}
+    grown = growth is None
     caches = {name: RetiringLru(options.capacity_blocks) for name in names}
     free_s = dict.fromkeys(names, 0.0)
     in_flight = dict.fromkeys(names, 0)
     computed = dict.fromkeys(names, 0)
-    pending: list[tuple[float, int, bool, Choice, Call]] = []  # time, order, whether it ends, …
+    pending: list[tuple[float, int, bool, ReplicaChoice, Call]] = []  # time, order, whether it ends, …
     ttft: list[float] = []
     crowded: list[float] = []
     found: list[int] = []
@@ -213,12 +233,18 @@ def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[
                 chooser.end(choice, earlier)
             else:
                 chooser.prefilled(choice, earlier)
+        if not grown and growth is not None and now >= growth.at_s and isinstance(chooser, _Ours):
+            chooser.grow(names)
+            grown = True
         choice = chooser.choose(call, in_flight, now)
         name = choice.replica
         keys = call.keys()
         cached = _run(caches[name], keys) * options.block_tokens
         caches[name].use(keys)
         uncached = call.prompt_tokens - min(cached, call.prompt_tokens - 1)
+        if growth is not None:
+            window = int((now - growth.at_s) // growth.window_s) + 1
+            windows.setdefault(window, []).append((name, uncached, call.prompt_tokens))
         start = max(now, free_s[name])
         first = free_s[name] = start + uncached / options.prefill_tokens_per_s
         in_flight[name] += 1
@@ -241,6 +267,16 @@ def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[
         "imbalance": round(max(computed.values()) / mean_computed, 3) if mean_computed else None,
         "in_flight_imbalance": round(float(np.percentile(crowded, 99)), 3) if crowded else None,
     }
+    if growth is not None:
+        result["windows"] = {
+            at: {
+                "requests": len(told),
+                "cached_share": round(1 - sum(one[1] for one in told) / sum(one[2] for one in told), 4),
+                "joined_share": round(sum(one[0] in names[growth.first :] for one in told) / len(told), 4),
+            }
+            for at, told in windows.items()
+            if at >= 0
+        }
     if isinstance(chooser, _Ours | _Gateways):
         result["routes"] = chooser.routes()
         same = [abs(a - b) <= options.block_tokens for a, b in zip(chooser.predicted, found, strict=True)]

@@ -15,7 +15,7 @@ from foretype_lab.fleet.trace import Call
 __all__ = ["REFERENCE_HIT_RATES", "run_tiers"]
 
 REFERENCE_HIT_RATES: Final = {"global": "100 %", "repository": "40–70 %", "file": "70–90 %"}
-"""What the reference design of a completion back end expects by scope (case study S2, prefix cache)."""
+"""Shares that a published design of a completion back end expects to be cached, by scope."""
 
 _EXPIRE_EVERY_S: Final = 5.0
 

@@ -22,6 +22,7 @@ from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.repository import RepositorySource
 from foretype_context.prompt.templates import encode_prompt, grammar
 from foretype_context.tokens.tokenizer import Tokenizer
+from foretype_eval.errors import RecordingError
 from foretype_eval.replay.commits import commits_of
 
 from foretype_lab.prefill.asking_moments import moments_of
@@ -116,7 +117,10 @@ def _typed(
     left = requests_max
     for commit in reversed(commits):
         committed = RepositorySource(GitHead(repo, globs=(), clock=lambda: 0.0, revision=f"{commit}~1"))
-        recording = record_commits(repo, f"{commit}~1..{commit}", seed=seed)
+        try:
+            recording = record_commits(repo, f"{commit}~1..{commit}", seed=seed)
+        except RecordingError:  # it only takes lines away: nothing is typed
+            continue
         for moment in moments_of(recording, after_deletions=False, snippets=True):
             part = committed.snippets(moment.snapshot, moment.offset, limit=1)
             snippets = [*part, *moment.snippets]

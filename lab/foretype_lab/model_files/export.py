@@ -24,9 +24,9 @@ from foretype_models.artifacts import digest_file
 from foretype_models.pull.write import permute
 
 from foretype_lab.errors import ExportError
+from foretype_lab.training.fim import GRAMMAR
 from foretype_lab.training.tokenizer import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TOKENS, VOCABULARY, check_monotone
 
-GRAMMAR = "foretype-1"
 LICENCE = "Apache-2.0"
 
 Matrix = npt.NDArray[np.float32]
@@ -42,12 +42,14 @@ class Checkpoint:
         config: fields of :class:`foretype_lab.training.model.ModelConfig`.
         train: fields of :class:`foretype_lab.training.train.TrainConfig`.
         progress: fields of :class:`foretype_lab.training.train.Progress`.
+        rate_share: of its peak rate at which the training was; None where the checkpoint does not say.
     """
 
     weights: dict[str, Matrix]
     config: dict[str, Any]
     train: dict[str, Any]
     progress: dict[str, Any]
+    rate_share: float | None = None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -61,7 +63,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         weights = {name: tensor.float().numpy() for name, tensor in state["model"].items()}
-        return Checkpoint(weights, dict(state["config"]), dict(state["train"]), dict(state["progress"]))
+        group = next((group for one in state.get("optimizers", ()) for group in one["param_groups"]), {})
+        rate_share = round(float(group["lr"] / group["peak"]), 4) if "peak" in group else None
+        return Checkpoint(weights, dict(state["config"]), dict(state["train"]), dict(state["progress"]), rate_share)
     except FileNotFoundError as error:
         raise ExportError(f"{path} does not exist; train first, or name another checkpoint") from error
     except Exception as error:  # torch raises half a dozen types for a broken archive, none of them documented
@@ -104,7 +108,7 @@ def _read_tokenizer(path: Path, vocabulary: int) -> dict[str, Any]:
 def write_gguf(
     weights: Weights, config: Mapping[str, Any], tokenizer: Path, name: str, version: str, target: Path
 ) -> None:
-    """Writes the GGUF file: matrices Q8_0, norms fp32.
+    """Writes the GGUF file of a checkpoint, with the grammar that rows are trained in: matrices Q8_0, norms fp32.
 
     Raises:
         ExportError: the tokenizer does not fit, or a weight is missing or not finite.
@@ -190,7 +194,9 @@ def _write_header(writer: Any, config: Mapping[str, Any], tokenizer: dict[str, A
         writer.add_uint32(f"tokenizer.ggml.{key}_token_id", SPECIAL_IDS[token])
 
 
-def hugging_face_config(config: Mapping[str, Any], layout: str | None = None) -> dict[str, Any]:
+def hugging_face_config(
+    config: Mapping[str, Any], layout: str | None = None, *, grammar_id: str = GRAMMAR
+) -> dict[str, Any]:
     """``config.json`` of a ``LlamaForCausalLM`` of this shape, with the grammar and the layout that a gateway reads there."""
     named = {} if layout is None else {"foretype_layout": layout}
     return {
@@ -214,25 +220,37 @@ def hugging_face_config(config: Mapping[str, Any], layout: str | None = None) ->
         "bos_token_id": SPECIAL_IDS["<|endoftext|>"],
         "eos_token_id": SPECIAL_IDS["<|endoftext|>"],
         "pad_token_id": SPECIAL_IDS["<|fim_pad|>"],
-        "foretype_grammar": GRAMMAR,
+        "foretype_grammar": grammar_id,
         **named,
     }
 
 
 def write_safetensors(
-    weights: Weights, config: Mapping[str, Any], tokenizer: Path, folder: Path, layout: str | None = None
+    weights: Weights,
+    config: Mapping[str, Any],
+    tokenizer: Path,
+    folder: Path,
+    layout: str | None = None,
+    *,
+    grammar_id: str = GRAMMAR,
 ) -> None:
-    """Writes a Hugging Face folder: ``model.safetensors`` (fp32), ``config.json``, the tokenizer."""
+    """Writes a Hugging Face folder: ``model.safetensors`` (fp32), ``config.json``, the tokenizer.
+
+    Args:
+        grammar_id: that the weights were trained in; a GGUF file says it (:func:`gguf_file.read_grammar`).
+    """
     from safetensors.numpy import save_file
 
-    layout = _known(layout)
+    layout = _known(layout, grammar_id)
     _read_tokenizer(tokenizer, int(config["vocabulary"]))
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, part / "model.safetensors")
-        (part / "config.json").write_text(json.dumps(hugging_face_config(config, layout), indent=1) + "\n")
+        (part / "config.json").write_text(
+            json.dumps(hugging_face_config(config, layout, grammar_id=grammar_id), indent=1) + "\n"
+        )
         shutil.copyfile(tokenizer, part / "tokenizer.json")
         settings = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -310,9 +328,9 @@ def write_index(
             (folder / item["file"]).unlink(missing_ok=True)
 
 
-def _known(layout: str | None) -> str | None:
+def _known(layout: str | None, grammar_id: str = GRAMMAR) -> str | None:
     try:
-        return None if layout is None else grammar(GRAMMAR).known_layout(layout)
+        return None if layout is None else grammar(grammar_id).known_layout(layout)
     except UnknownLayoutError as error:
         raise ExportError(f"--layout: {error}") from error
 
@@ -336,7 +354,7 @@ def export_shipped(
         The GGUF file.
 
     Raises:
-        ExportError: the checkpoint cannot be read, or does not fit the tokenizer; the layout is none of the grammar's.
+        ExportError: the checkpoint cannot be read, or does not fit the tokenizer; the grammar does not have the layout.
         OSError: the disk is full; the model that was there is unchanged and opens.
     """
     layout = _known(layout)

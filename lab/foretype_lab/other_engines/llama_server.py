@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from foretype_lab.errors import LlamaServerError
+from foretype_lab.processes import free_ports
 
 __all__ = ["BINARY", "LlamaServer", "find_llama_server"]
 
@@ -73,7 +73,7 @@ class LlamaServer:
             return "unknown"
 
     def __enter__(self) -> Self:
-        self._port = self._port or _free_port()
+        self._port = self._port or free_ports(1)[0]
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(self.command, stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _START_TIMEOUT_S
@@ -132,9 +132,3 @@ class LlamaServer:
     def _tail(self) -> str:
         self._log.seek(0)
         return self._log.read()[-2000:].decode(errors="replace")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -21,13 +20,13 @@ from urllib.parse import urlsplit
 import psutil
 from foretype_client.ports import Endpoint
 from foretype_eval.gateway import GatewayOptions, connected
-from foretype_eval.load.gateway import Target, pinned, target
+from foretype_eval.load.gateway import GatewayUnderLoad, pinned, target
 from foretype_models.artifacts import locate
 from foretype_wire.errors import GatewayGoneError
 
 from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
 from foretype_lab.other_gateways.sse_engine import MODEL
-from foretype_lab.processes import environment
+from foretype_lab.processes import environment, free_ports
 
 __all__ = ["PEERS", "GatewayPlace", "peer", "scripted_server", "version_of"]
 
@@ -67,8 +66,8 @@ class GatewayPlace(NamedTuple):
     headers: Mapping[str, str]
     process: psutil.Process | None
 
-    def watched(self) -> Target:
-        return Target(Endpoint(f"http://{self.host}:{self.port}", None), self.process)
+    def watched(self) -> GatewayUnderLoad:
+        return GatewayUnderLoad(Endpoint(f"http://{self.host}:{self.port}", None), self.process)
 
 
 def version_of(name: str) -> str | None:
@@ -130,7 +129,7 @@ async def _started(
     program = (ENVIRONMENTS / name / "bin" / name).absolute()
     if not program.exists():
         raise GatewayGoneError(f"{program} is not there; `make peer-gateways-env` installs it")
-    port, key, log = _free_port(), f"sk-{secrets.token_hex(16)}", folder / f"{name}.log"
+    port, key, log = free_ports(1)[0], f"sk-{secrets.token_hex(16)}", folder / f"{name}.log"
     with pinned(core):
         process = _launch([str(program), *_arguments(name, engine, port, key, folder, chat=chat)], key, log)
     try:
@@ -154,7 +153,7 @@ def _launch(command: Sequence[str], key: str, log: Path) -> subprocess.Popen[byt
 def _arguments(name: str, engine: str, port: int, key: str, folder: Path, *, chat: bool) -> Sequence[str]:
     if name == "smg":
         own = ("--host", "127.0.0.1", "--port", str(port), "--api-key", key, "--log-level", "error")
-        metrics = ("--prometheus-host", "127.0.0.1", "--prometheus-port", str(_free_port()))
+        metrics = ("--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_ports(1)[0]))
         # One worker: what a policy does with prompts would be cost without use.
         return ("launch", *own, *metrics, "--worker-urls", engine, "--policy", "round_robin")
     config = folder / "litellm.yaml"
@@ -188,12 +187,6 @@ async def _once(connection: SseConnection, request: bytes) -> str | None:
             return await ended
     finally:
         connection.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _stop(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:

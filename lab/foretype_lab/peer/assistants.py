@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -15,7 +16,7 @@ from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.prompt.segments import Segment
 from foretype_context.text.document import Snapshot
-from foretype_eval.replay.trace import Answer, MeasuredGateway
+from foretype_eval.replay.trace import Answer, MeasuredGateway, RequestRecord
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_wire.messages import Complete
 
@@ -189,7 +190,15 @@ class LlamaVimAssistant:
 class CountingGateway(MeasuredGateway):
     """A measured gateway that keeps a row per request."""
 
-    rows: list[RequestRow] | None = None
+    _answered: list[tuple[RequestRow, RequestRecord]] | None = None
+
+    @property
+    def rows(self) -> list[RequestRow]:
+        """Tokens that came after the client had cancelled are measured, for nothing here is cancelled, and were not generated."""
+        return [
+            replace(row, generated_tokens=row.generated_tokens - record.tokens_after_cancel)
+            for row, record in self._answered or []
+        ]
 
     async def _ask(self, call: Complete[Segment], number: int) -> Answer:
         sent_s = self._loop.time()
@@ -205,12 +214,16 @@ class CountingGateway(MeasuredGateway):
             evaluated_tokens=usage.prompt_tokens - usage.cached_tokens,
             generated_tokens=usage.generated_tokens,
         )
-        self.rows = [*(self.rows or []), row]
+        self._answered = [*(self._answered or []), (row, self.records[number])]
         return deltas, done_ms, done
 
 
 class ForetypeAssistant:
-    """Our completion flow, asked as an editor asks: after each change at the caret, and again when a suggestion grew."""
+    """Our completion flow, asked as an editor asks: after each change at the caret, and again when a suggestion grew.
+
+    Attributes:
+        redraws: by question, how often what was shown at its place became longer; and `taken_back`, how often it became another text.
+    """
 
     def __init__(self, flow: CompletionFlow, clock: Callable[[], float]) -> None:
         self._flow = flow
@@ -222,6 +235,8 @@ class ForetypeAssistant:
         self._offer: Offer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.by_source: dict[str, int] = {}
+        self.redraws: Counter[int] = Counter()
+        self.taken_back = 0
         self.news = asyncio.Event()
         flow.grew.add(self._grew)
 
@@ -279,6 +294,9 @@ class ForetypeAssistant:
             text = text.removesuffix(snapshot.text[caret : caret + suggestion.replaces])
         # Typed through: the same text has been visible all the time.
         same = shown is not None and snapshot.text[:caret] + text == shown
+        if (before := self._offer) is not None and before.text != text:
+            self.redraws[mine] += 1
+            self.taken_back += not text.startswith(before.text)
         self._suggestion, self._offer = suggestion, Offer(text, since_s if same else self._clock())
         self.by_source[suggestion.source.value] = self.by_source.get(suggestion.source.value, 0) + 1
         self.news.set()

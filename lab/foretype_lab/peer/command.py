@@ -96,7 +96,7 @@ def peer(
 
 def peer_page(
     results: Annotated[list[Path], typer.Argument(help="Files with the output of `bench peer --json`.")],
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("docs/peers.md"),
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("docs/measurements/peers.md"),
     counters: Annotated[Path | None, typer.Option(help="Output of `bench counters --json`.")] = None,
     parity: Annotated[list[Path] | None, typer.Option(help="models/results/parity_*.json; may be repeated.")] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`docs/peers.md` from result files: nothing in its tables is typed in by hand."""
+"""`docs/measurements/peers.md` from result files: nothing in its tables is typed in by hand."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _run(path: Path, result: dict[str, Any]) -> str:
     except (KeyError, TypeError) as error:
         raise PeerResultError(f"{path}: a system lacks {error}; run `foretype bench peer --json` again") from error
     lines = [
-        f"## {result['recording']}",
+        f"## {result['recording']}{', random weights' if result.get('random_weights') else ''}",
         "",
         (
             f"{result['minutes']:,} minutes from minute {result['from_minute']:g} on, {result['keys']:,} keys; `{result['model']}`, "
@@ -98,8 +98,8 @@ def _run(path: Path, result: dict[str, Any]) -> str:
 
 _RANDOM: Final = (
     " **Random weights with a real vocabulary** (`--vocabulary FILE.gguf`), the same for both: prompts and times to the first token are "
-    "those of this model. What it writes means nothing, so that nothing is right, saved or accepted; where an answer ends is its samplers' "
-    "chance, so the rows of whole answers, generated tokens and the busy engine say nothing of the clients."
+    "those of this model. Its texts mean nothing, so nothing is right, saved or accepted. Where an answer ends is chance, so whole "
+    "answers, generated tokens and the busy engine say nothing about the clients."
 )
 
 
@@ -153,26 +153,26 @@ def _parity(results: Sequence[tuple[Path, dict[str, Any]]]) -> str:
 
 _INTRODUCTION: Final = """# Beside a peer
 
-`make peer-env && foretype bench peer RECORDING --gguf FILE --json`: the same recording, the same weights, the same machine and
-number of threads, one system after the other. [llama.vim](https://github.com/ggml-org/llama.vim) drives llama.cpp's own server;
-our completion flow drives our gateway with the embedded engine, once as it is (its local candidate first) and once with the model
-alone. This page is written by `foretype bench peer-page` from the files in `docs/peers/`; where we lose, it says so.
+`make peer-env && foretype bench peer RECORDING --gguf FILE --json` runs one system after the other on the same recording, weights, machine
+and number of threads. [llama.vim](https://github.com/ggml-org/llama.vim) drives llama.cpp's own server; our client drives our gateway with
+the embedded engine, once as it is (its local candidate first) and once with the model alone. `foretype bench peer-page` writes this page from
+the files in `docs/measurements/peers/`.
 """
 
 _METHOD: Final = """## How it is measured
 
-- **llama.vim's requests** are made by a re-implementation of its behaviour (`lab/foretype_lab/peer/llama_vim.py`) with its
-  default settings. The test `tests/lab/test_peer_llama_vim.py` holds it against requests that the real plugin sent in a real
-  Neovim. Two things are changed on the wire: which fields are asked back, and, for greedy decoding, one last sampling step that
-  takes the likeliest of what its own samplers leave.
-- **Time is virtual between requests, and real within them.** Keys come when they came in the recording; an answer takes as long
-  as it took. A request of llama.vim that meets a busy server waits. Our requests are measured one by one: where two of ours
-  overlap on the recorded clock, neither slows the other, which favours us; the table says how often that is.
-- **First token**: ours from sending on the socket to the first delta in the client; llama.cpp's is its server's own `prompt_ms`,
-  without transport. llama.vim does not stream: it sees nothing before the whole answer. Starting `curl` for each request is not
-  counted. Warm: at most half of the prompt was evaluated.
-- **Accepting**: both by the same rule, which knows the line as the recording left it; an upper bound, good for comparing.
+- **llama.vim's requests** come from a re-implementation with its default settings (`lab/foretype_lab/peer/llama_vim.py`), which
+  `tests/lab/test_peer_llama_vim.py` compares with requests that the real plugin sent in a real Neovim. Two things differ on the wire: which
+  fields are asked back, and, for greedy decoding, a last sampling step that takes the likeliest of what its own samplers leave.
+- **Time is virtual between requests and real within them.** Keys come as recorded; an answer takes as long as it took. llama.vim's requests
+  wait while the server is busy. Ours are measured one by one: if two overlap on the recorded clock, neither slows the other, which favours
+  us; the table says how often. In a file with `redraws`, text of a cancelled request does not count as generated, since an engine stops at
+  its next token.
+- **First token**: ours from sending on the socket to the first delta in the client; llama.cpp's is the server's own `prompt_ms`, without
+  transport and without starting `curl`. llama.vim does not stream and sees nothing before the whole answer. Warm: at most half of the prompt
+  was evaluated.
+- **Accepting**: the same rule for both, which knows the line as the recording left it: an upper bound, good for comparing.
   `keystrokes saved` counts recorded changes that were not needed, less one key per accept.
-- The layouts differ in how much they show: llama.vim's 256 lines above and 64 below, cut by its server to three quarters and one
-  quarter of a batch (1,024 tokens), plus the ring; ours by the profile's budget.
+- **How much each sees**: llama.vim 256 lines above and 64 below, cut by its server to three quarters and one quarter of a batch (1,024
+  tokens), plus its ring of other chunks; ours the profile's budget.
 """

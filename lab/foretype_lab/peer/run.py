@@ -14,15 +14,14 @@ from typing import Any, Final
 import msgspec
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.flow.cache import CompletionCache
-from foretype_client.flow.flow import CompletionFlow
+from foretype_client.flow.flow import CompletionFlow, FlowOptions
+from foretype_client.flow.inflight import AnswerRules
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_eval.errors import RecordingError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.answer_sources import LiveGateway
-from foretype_eval.replay.edit_events import Recording
-from foretype_eval.replay.edit_recording import load_recording
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_eval.statistics import percentiles
 from foretype_models.artifacts import digest_file, locate
@@ -32,7 +31,7 @@ from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, Lla
 from foretype_lab.peer.random_weights import write_random
 from foretype_lab.peer.recorded_typist import RecordedTypist, TypistTally
 from foretype_lab.peer.steps import Step, steps_of
-from foretype_lab.prefill.typed_commits import record_commits
+from foretype_lab.prefill.typed_commits import recording_of
 
 __all__ = ["OVER_THEIRS", "SYSTEMS", "PeerOptions", "profile_over", "run_peer"]
 
@@ -99,7 +98,9 @@ def _run(options: PeerOptions, progress: Progress) -> dict[str, Any]:
     binary = find_llama_server() if {"llama_vim", OVER_THEIRS}.intersection(options.systems) else None
     shipped = locate()
     model = (options.gguf or shipped.path).resolve()
-    recording = _recording(options, progress)
+    recording = recording_of(
+        options.source, options.commits, suffixes=options.suffixes, seed=options.seed, progress=progress
+    )
     steps = _part(steps_of(recording), options)
     if not any(step.asks for step in steps):
         raise RecordingError(
@@ -161,14 +162,6 @@ def profile_over(url: str, folder: Path, options: PeerOptions) -> Path:
     return path
 
 
-def _recording(options: PeerOptions, progress: Progress) -> Recording:
-    if options.source.is_dir():
-        return record_commits(
-            options.source, options.commits, suffixes=options.suffixes, seed=options.seed, progress=progress
-        )
-    return load_recording(options.source)
-
-
 def _part(steps: Sequence[Step], options: PeerOptions) -> list[Step]:
     """The chosen minutes; files are read at the beginning as the steps before left them."""
     if not steps:
@@ -210,14 +203,13 @@ def _typed(steps: Sequence[Step], options: PeerOptions, make: Callable[[VirtualL
         if not isinstance(loop, VirtualLoop):
             raise TypeError("the desk needs a virtual loop")
 
-        async def work() -> tuple[TypistTally, list[RequestRow], dict[str, int]]:
+        async def work() -> tuple[TypistTally, list[RequestRow], dict[str, Any]]:
             assistant, rows = make(loop)
             desk = RecordedTypist(
                 assistant, rule=options.rule, decide_s=options.decide_ms / 1000, rng=random.Random(options.seed)
             )
             await desk.run(steps)
-            sources = assistant.by_source if isinstance(assistant, ForetypeAssistant) else {}
-            return desk.tally, rows(), sources
+            return desk.tally, rows(), _own(assistant) if isinstance(assistant, ForetypeAssistant) else {}
 
         return _row(*runner.run(work()))
 
@@ -239,11 +231,23 @@ def _foretype(side: LiveGateway, loop: VirtualLoop, options: PeerOptions, system
         cache=CompletionCache(),
         local=AdaptiveModel() if system == "foretype" else None,
         rng=random.Random(options.seed),
+        # As every editor that is told of growth; llama.vim never redraws.
+        options=FlowOptions(answer=AnswerRules.growing()),
     )
-    return ForetypeAssistant(flow, loop.time), lambda: gateway.rows or []
+    return ForetypeAssistant(flow, loop.time), lambda: gateway.rows
 
 
-def _row(tally: TypistTally, rows: Sequence[RequestRow], sources: dict[str, int]) -> dict[str, Any]:
+def _own(assistant: ForetypeAssistant) -> dict[str, Any]:
+    """What only our client does: where its suggestions came from, and how often one that was shown was drawn again."""
+    return {
+        "by_source": dict(sorted(assistant.by_source.items())),
+        "redraws_most": max(assistant.redraws.values(), default=0),
+        "redraws": assistant.redraws.total(),
+        "taken_back": assistant.taken_back,
+    }
+
+
+def _row(tally: TypistTally, rows: Sequence[RequestRow], own: dict[str, Any]) -> dict[str, Any]:
     asked = [row for row in rows if row.kind != "warm_up"]
     # Warm: most of the prompt was in the cache, whatever the reason.
     warm = [row for row in asked if 2 * row.evaluated_tokens <= row.prompt_tokens]
@@ -277,7 +281,7 @@ def _row(tally: TypistTally, rows: Sequence[RequestRow], sources: dict[str, int]
         "shown_right": tally.shown_right,
         "accepts": tally.accepts,
         "accepted_chars": tally.accepted_chars,
-        "by_source": dict(sorted(sources.items())),
+        **own,
     }
 
 

@@ -14,6 +14,8 @@ from typing import Final
 from foretype_context.text.document import Edit
 from foretype_eval.replay.edit_events import Changed, Loaded, Moved, Recording
 
+from foretype_lab.prefill.asking_moments import shifted
+
 __all__ = ["Step", "steps_of"]
 
 _CARET_FOLLOWS_S: Final = 0.05
@@ -77,7 +79,7 @@ def steps_of(recording: Recording) -> list[Step]:
             end += len(edit.text) - (edit.end - edit.start)
             texts[path] = text[: edit.start] + edit.text + text[edit.end :]
             touched = touched or edit.start <= caret <= edit.end
-            caret = _shifted(caret, edit)
+            caret = shifted(caret, edit)
         caret = min(follows if follows is not None else caret, len(texts[path]))
         carets[path] = caret
         text = texts[path]
@@ -131,10 +133,3 @@ def _with_ends(steps: Sequence[Step], lines: Sequence[_Line]) -> list[Step]:
         wanted = final[len(left) : len(final) - len(right)] if fits else ""
         done.append(replace(steps[number], wanted=wanted, visit_end=end))
     return done[::-1]
-
-
-def _shifted(offset: int, edit: Edit) -> int:
-    start, end, text = edit
-    if offset < start:
-        return offset
-    return offset + len(text) - (end - start) if end <= offset else start + len(text)

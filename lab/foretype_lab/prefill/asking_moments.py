@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from foretype_client.policy.trigger import Ask, Now, Policy, PolicyOptions, PolicyState, Skip, Trigger
+from foretype_client.policy.trigger import EditorRequest, Now, Policy, PolicyOptions, PolicyState, Skip, Trigger
 from foretype_context.folder.exclude import reason_to_exclude
 from foretype_context.prompt.sources import Snippet
 from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_eval.replay.edit_events import Event, Loaded, Moved, Recording
 
-__all__ = ["Cause", "Moment", "moments_of"]
+__all__ = ["Cause", "Moment", "moments_of", "shifted"]
 
 _NEAR_LINES: Final = 10
 _CARET_FOLLOWS_S: Final = 0.05
@@ -100,7 +100,7 @@ class _Pending:
     spans: tuple[tuple[int, int], ...]
 
 
-def _shifted(offset: int, edit: Edit) -> int:
+def shifted(offset: int, edit: Edit) -> int:
     """Where a place is after an edit; text inserted exactly there stands before it."""
     start, end, text = edit
     if offset < start:
@@ -170,7 +170,7 @@ class _Session:
         line = snapshot.line_of(offset)
         decision = self._policy.decide(
             PolicyState(),
-            Ask(
+            EditorRequest(
                 trigger=Trigger.AUTOMATIC,
                 left=snapshot.text[snapshot.line_start(line) : offset],
                 right=snapshot.text[offset : snapshot.line_end(line)],
@@ -204,9 +204,9 @@ class _Session:
         for edit in event.edits:
             self._edited(path, edit, file.document.text)
             file.document.apply([edit], file.document.version + 1)
-            file.caret = _shifted(file.caret, edit)
+            file.caret = shifted(file.caret, edit)
             end = edit.start + len(edit.text)
-            spans = [(_shifted(first, edit), _shifted(last, edit)) for first, last in spans]
+            spans = [(shifted(first, edit), shifted(last, edit)) for first, last in spans]
             spans.append((edit.start, end))
         file.selecting, file.worked_on = False, True
         if not after_deletions and not any(edit.text for edit in event.edits):
@@ -234,10 +234,10 @@ class _Session:
         start, end, new = edit
         if start <= self._mark <= end and ("\n" in new or "\n" in text[start:end]):
             self._lines_changed = True
-        self._mark = _shifted(self._mark, edit)
+        self._mark = shifted(self._mark, edit)
         # The lower end stays before what is inserted exactly there.
         self._mark_low = (
-            _shifted(self._mark_low, edit)
+            shifted(self._mark_low, edit)
             if start < self._mark_low and end <= self._mark_low
             else min(start, self._mark_low)
         )

@@ -15,8 +15,6 @@ from foretype_context.terminal import console
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
-from foretype_eval.replay.edit_events import Recording
-from foretype_eval.replay.edit_recording import load_recording
 from foretype_models.artifacts import locate
 from foretype_models.errors import ArtifactError
 from rich.table import Table
@@ -24,7 +22,7 @@ from rich.table import Table
 from foretype_lab.prefill.asking_moments import Cause, moments_of
 from foretype_lab.prefill.measure import CACHES, LAYOUTS, MeasureOptions, measure
 from foretype_lab.prefill.peer_layouts import Windows
-from foretype_lab.prefill.typed_commits import record_commits
+from foretype_lab.prefill.typed_commits import recording_of
 
 __all__ = ["PrefillOptions", "Setting", "prefill", "run_prefill"]
 
@@ -84,7 +82,9 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
     """
     shipped = locate()
     tokenizer, grammar = load_tokenizer(shipped.tokenizer_path), options.grammar or shipped.grammar
-    recording = _recording(options, progress)
+    recording = recording_of(
+        options.source, options.commits, suffixes=options.suffixes, seed=options.seed, progress=progress
+    )
     moments = list(
         moments_of(
             recording,
@@ -126,14 +126,6 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         "tokenizer_digest": tokenizer.digest,
         "left_out": recording.notes,
     }
-
-
-def _recording(options: PrefillOptions, progress: Progress) -> Recording:
-    if options.source.is_dir():
-        return record_commits(
-            options.source, options.commits, suffixes=options.suffixes, seed=options.seed, progress=progress
-        )
-    return load_recording(options.source)
 
 
 def prefill(

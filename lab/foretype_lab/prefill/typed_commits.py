@@ -9,19 +9,34 @@ from random import Random
 from typing import Final
 
 from foretype_context.text.document import Edit
-from foretype_context.text.strings import common_prefix, common_suffix
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.commits import Stretch, commits_of, load_commit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
+from foretype_eval.replay.edit_recording import load_recording
 from foretype_eval.replay.typist import gap_s, next_key
+from foretype_lsp.documents.differences import difference
 
-__all__ = ["record_commits"]
+__all__ = ["record_commits", "recording_of"]
 
 _JUMP_S: Final = 2.0
 _SWITCH_S: Final = 10.0
 _COMMIT_S: Final = 60.0
 """Pauses before typing goes on elsewhere. In the one real session the medians are 0.8 s after a jump of up to ten lines, 7 s
 after a longer one and 31 s after a change of file; what matters here is on which side of a client's idle time they lie."""
+
+
+def recording_of(
+    source: Path,
+    selection: str | int,
+    *,
+    suffixes: Sequence[str] = (".py",),
+    seed: int = 0,
+    progress: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
+) -> Recording:
+    """A repository's commits typed, or the recording that a file holds. Arguments and errors as :func:`record_commits`."""
+    if source.is_dir():
+        return record_commits(source, selection, suffixes=suffixes, seed=seed, progress=progress)
+    return load_recording(source)
 
 
 def record_commits(
@@ -82,7 +97,7 @@ class _Typist:
         if text is None or (self._commits.get(path) != commit and text != wanted):
             self.events.append(Loaded(self._now_s, path, wanted))
         elif text != wanted:
-            self.events.append(Changed(self._now_s, path, (_difference(text, wanted),)))
+            self.events.append(Changed(self._now_s, path, (difference(text, wanted),)))
         self.events.append(Moved(self._now_s, path, start))
         done, target = 0, stretch.target
         while done < len(target):
@@ -93,10 +108,3 @@ class _Typist:
         self._texts[path] = stretch.before + target + stretch.after
         self._commits[path] = commit
         self._last = (commit, path)
-
-
-def _difference(old: str, new: str) -> Edit:
-    """The one edit that makes `new` of `old`: what stands between their common beginning and their common end."""
-    start = common_prefix(old, new)
-    end = common_suffix(old, new, min(len(old), len(new)) - start)
-    return Edit(start, len(old) - end, new[start : len(new) - end])

@@ -11,10 +11,13 @@ from foretype_context.grammars.grammar import grammar
 from foretype_models.artifacts import Artifact, locate
 
 from foretype_lab.errors import CardError
+from foretype_lab.quality import progress
 
 OPTIONAL = ("layouts", "draft")
 """Printed where they were measured on the file that ships; left out where they were not."""
 RESULTS = ("training", "evaluation", "parity", "thresholds")
+OVER_TOKENS = "progress"
+"""Rows of checkpoints, of other weights than those that ship."""
 DURING = "positions_before"
 """Measured while a run that begins with short rows goes on; a run that continues a model has none."""
 
@@ -35,7 +38,7 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
             results[name] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise CardError(f"{path} cannot be read ({error}); lab/README.md says what makes it") from error
-    for name in (*OPTIONAL, DURING):
+    for name in (*OPTIONAL, OVER_TOKENS, DURING):
         path = folder / f"{name}.json"
         if path.exists():
             results[name] = json.loads(path.read_text("utf-8"))
@@ -62,7 +65,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 def _honest(rows: Mapping[str, Mapping[str, float]], thresholds: Mapping[str, float], applied: bool) -> list[str]:
     """Says in words what the figures mean; the words follow from the figures."""
     lines = ["## What it can do, and what it cannot", ""]
-    names = {"next_line": "whole next lines", "line_fill": "the rest of a line that is begun"}
+    names = {"next_line": "whole next lines", "line_fill": "the rest of a begun line"}
     for kind, row in rows.items():
         against = (
             f"{row['only_model_right']:.0f} cases only it has right, {row['only_copy_line_right']:.0f} only copying has, "
@@ -79,20 +82,19 @@ def _honest(rows: Mapping[str, Mapping[str, float]], thresholds: Mapping[str, fl
     if best < 0.1:
         lines.append(
             f"- Fewer than one line in ten is exactly right (at best {_percent(best)}). It exists so that the whole path "
-            "runs on a real model; do not expect useful suggestions of it."
+            "runs on a real model; do not expect useful suggestions from it."
         )
     as_shipped = "as shipped, that threshold is set" if applied else "as shipped, no threshold is set"
     wanted = _percent(thresholds["wanted_precision"])
     if thresholds["show_rate"]:
         lines.append(
-            f"- Shown only from a mean log-probability of {thresholds['min_mean_logprob']} on, {wanted} of its lines are "
-            f"right; that shows {_percent(thresholds['show_rate'])} of them; {as_shipped}."
+            f"- Of the lines with a mean log-probability of {thresholds['min_mean_logprob']} or more, {wanted} are right; those are "
+            f"{_percent(thresholds['show_rate'])} of all; {as_shipped}."
         )
     else:
         lines.append(
-            f"- There is no confidence from which on {wanted} of its lines are right ({thresholds['cases']:,} cases). "
-            "The threshold of `foretype models calibrate` therefore lets nothing of it be shown but to somebody who asks for a "
-            f"suggestion; {as_shipped}. What shows by itself is the client's own candidate."
+            f"- At no confidence are {wanted} of its lines right ({thresholds['cases']:,} cases). So with the threshold of `foretype "
+            f"models calibrate` its lines are shown only on request; {as_shipped}. The client's own candidate is shown unasked."
         )
     least = min(row["end_of_middle_rate"] for row in rows.values())
     verdict = (
@@ -100,7 +102,7 @@ def _honest(rows: Mapping[str, Mapping[str, float]], thresholds: Mapping[str, fl
     )
     lines.append(f"- It {verdict} (at least {_percent(least)} of the cases of each kind).")
     lines += [
-        "- It has seen Python only. Other languages, prose and instructions are outside of what it knows.",
+        "- It was trained on Python only, not on other languages, prose or instructions.",
         "- It is a completion model: it does not answer questions, and what it writes can be wrong in every way code can.",
         "- It can repeat text it was trained on; that text is permissively licensed, and the manifest names its sources.",
         "",
@@ -133,8 +135,8 @@ def _behaviour(evaluation: Mapping[str, Any], thresholds: Mapping[str, float]) -
         lines += _table(("", *names.values()), table)
         lines += [
             (
-                "*No harm*: the file has no more syntax errors with the suggestion than without. *Ends in its line*: what it says "
-                "ends by itself before a second line begins; a stop rule cuts what does not."
+                "*No harm*: the file has no more syntax errors with the suggestion than without. *Ends in its line*: the answer "
+                "ends by itself before a second line begins; a stop rule cuts the others."
             ),
             "",
         ]
@@ -144,8 +146,8 @@ def _behaviour(evaluation: Mapping[str, Any], thresholds: Mapping[str, float]) -
             [(f"{percent} %", _percent(thresholds[f"precision_at_{percent}"])) for percent in (30, 50, 70)],
         )
     if previous := evaluation.get("previous"):
-        lines += [f"Beside `{previous['file']}`, the model before, on the same cases:", ""]
-        head = ("", "exact match", "the model before", "copy-line", "empty")
+        lines += [f"Beside `{previous['file']}`, the previous model, on the same cases:", ""]
+        head = ("", "exact match", "previous model", "copy-line", "empty")
         before = previous["fill"]["rows"]
         keys = ("copy_line_exact_match", "empty_exact_match")
         table = [
@@ -311,10 +313,11 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
             ],
         ),
         *_behaviour(evaluation, thresholds),
+        *(progress.lines(results[OVER_TOKENS]) if OVER_TOKENS in results else []),
         *(_layouts(results["layouts"]) if "layouts" in results else []),
         *(_draft(results["draft"]) if "draft" in results else []),
         *_honest(fill["rows"], thresholds, "min_mean_logprob" in artifact.profile),
-        "## The file is read right",
+        "## Does the engine read the file right?",
         "",
         (
             f"Teacher-forced on {parity['prompts']} held-out prompts ({parity['positions']:,} positions), OpenVINO GenAI against "
@@ -328,9 +331,9 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
         "",
         (
             f"{splits['train']['files']:,} files ({splits['train']['bytes'] / 1e6:.0f} MB) of {splits['train']['projects']} "
-            "projects were at hand; a run sees as much of them as its time allows. Every licence was read from the package's own "
-            "metadata, copyleft and unknown ones were left out. Each project with its version, licence and counts is in "
-            "[corpus/manifest.json](corpus/manifest.json)."
+            "projects were available; a run uses as much of them as its time allows. Licences were read from the packages' own "
+            "metadata; copyleft and unknown ones were left out. Each project with its version, licence and counts is in "
+            "[lab/corpus/manifest.json](../lab/corpus/manifest.json)."
         ),
         "",
         *_table(
@@ -339,7 +342,7 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
         ),
         *_table(("files left out because", "files"), [(r, f"{n:,}") for r, n in totals["dropped"].items()]),
         (
-            "Never trained on: the benchmarks and projects in [corpus/never_train.toml](corpus/never_train.toml), checked by name, "
+            "Never trained on: the benchmarks and projects in [lab/corpus/never_train.toml](../lab/corpus/never_train.toml), checked by name, "
             f"by folder and by content ({manifest['never_train']['runs']:,} distinct runs of 50 lexical tokens; "
             f"{len(manifest['never_train']['matched_files'])} files matched and were dropped). Checked by content: the projects "
             f"that are Python packages, and {', '.join(manifest['never_train']['benchmarks_checked'])}. SAFIM is excluded by "

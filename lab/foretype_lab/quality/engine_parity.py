@@ -80,7 +80,8 @@ def opened(engine: Engine, model: Path, tokenizer: Path, *, threads: int = 2) ->
 
         with tempfile.TemporaryDirectory(prefix="foretype-parity-") as folder:
             config = gguf_file.read_config(model)
-            write_safetensors(gguf_file.read_weights(model, config), config, tokenizer, Path(folder) / "model")
+            weights, grammar_id = gguf_file.read_weights(model, config), gguf_file.read_grammar(model)
+            write_safetensors(weights, config, tokenizer, Path(folder) / "model", grammar_id=grammar_id)
             with VllmProcess(Path(folder) / "model") as vllm:
                 yield _vllm(vllm), f"vllm {vllm.version}, float32"
 

@@ -24,7 +24,9 @@ def results(
     out: Annotated[Path, typer.Option(help="Folder for rows and trace; a stopped run goes on there.")] = Path(
         "results"
     ),
-    write: Annotated[Path | None, typer.Option(help="Write the page here, for example docs/results.md.")] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Write the page here, for example docs/measurements/shipped-model.md.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     keys: Annotated[int, typer.Option(min=100, help="Keystrokes to type in all.")] = 1000,
     minutes: Annotated[float | None, typer.Option(help="Begin nothing new after so long; run again to go on.")] = None,
@@ -57,7 +59,7 @@ def results(
         fail(str(error))
     given = [f"--repo {name.rpartition('/')[2]}" for name in report["repositories"]]
     given += [f"--keys {keys}", *(f"--layout {name}" for name in layout or ())]
-    text = page(report, f"foretype eval results {' '.join(given)} --write docs/results.md")
+    text = page(report, f"foretype eval results {' '.join(given)} --write docs/measurements/shipped-model.md")
     (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     if write is not None:
         write.write_text(text, "utf-8")

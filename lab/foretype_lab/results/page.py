@@ -1,4 +1,4 @@
-"""`docs/results.md` from the report of a sweep."""
+"""`docs/measurements/shipped-model.md` from the report of a sweep."""
 
 from __future__ import annotations
 
@@ -13,30 +13,38 @@ def page(report: dict[str, Any], command: str) -> str:
     trace = report["trace"]
     repos = ", ".join(f"{name} up to `{id}`" for name, id in zip(report["repositories"], report["newest"], strict=True))
     lines = [
-        "# Results",
+        "# The shipped model",
         "",
         "Generated; do not edit. Made by",
         "",
         f"    {command}",
         "",
+        f"- **Model:** `{report['model']}` (`{report['model_digest'][:12]}`), grammar `{report['grammar']}`.",
         (
-            f"Model `{report['model']}` (`{report['model_digest'][:12]}`), grammar `{report['grammar']}`. {report['commits']} commits "
-            f"that the model was not trained on ({repos}), {report['keys']:,} keystrokes, typed key by key through the real "
-            "client. The gateway's answers are the model's own; latencies are laid from a trace measured with it first: "
-            f"{trace['rows']} requests, first text p50 {_ms(trace['ttft_ms']['p50'])}, p99 {_ms(trace['ttft_ms']['p99'])} ms, "
-            f"whole answer p50 {_ms(trace['total_ms']['p50'])}, p99 {_ms(trace['total_ms']['p99'])} ms. A line is accepted when it is what "
-            f"was written ({report['accept_rule']}), after {report['decide_ms']} ms of reading: an upper bound that ranks, and does not "
-            "forecast. Intervals: 95 %, commits resampled. *Saved* is keystrokes saved; *right* is the share of suggestion "
-            "sessions whose line was right, with their number; *requests* are per 1,000 keystrokes."
+            f"- **Commits:** {report['commits']} that the model was not trained on ({repos}), {report['keys']:,} keystrokes, typed key by "
+            "key through the real client. The gateway's answers are the model's own."
+        ),
+        (
+            f"- **Latencies:** from a trace measured with this model, {trace['rows']} requests: first text p50 "
+            f"{_ms(trace['ttft_ms']['p50'])}, p99 {_ms(trace['ttft_ms']['p99'])} ms, whole answer p50 {_ms(trace['total_ms']['p50'])}, "
+            f"p99 {_ms(trace['total_ms']['p99'])} ms."
+        ),
+        (
+            f"- **Accepting:** a line that equals what was written ({report['accept_rule']}), after {report['decide_ms']} ms of reading: an "
+            "upper bound that ranks systems and does not forecast."
+        ),
+        (
+            "- **Columns:** *saved* is keystrokes saved; *right* the share of suggestion sessions whose line was right; *requests* are per "
+            "1,000 keystrokes. Intervals: 95 %, commits resampled."
         ),
         "",
         "## Systems, at the default settings",
         "",
         *_table("system", [(entry["system"], entry) for entry in report["systems"]], report["keys"]),
         "",
-        "`model` is the product: the adaptive candidate first where it is sure, else the network's answer where its confidence reaches",
-        "what the model's profile asks for. `unfiltered` asks for none. `network` is the neural model alone and unfiltered, `adaptive`",
-        "the client's own candidate alone, `copy_line` the floor.",
+        "`model` is the product: the adaptive candidate if it is sure, else the network's answer if its confidence reaches the threshold",
+        "of its profile. `unfiltered` has no threshold. `network` is the neural model alone and unfiltered, `adaptive` the client's own",
+        "candidate alone, `copy_line` the floor.",
         "",
         "## The product, unfiltered, by debounce",
         "",
@@ -90,7 +98,7 @@ def _choice(report: dict[str, Any]) -> list[str]:
         if chosen["right"] < chosen["right_min"]
         else "its paired interval says so"
         if moved
-        else "no setting saves enough for what it asks, or asks a fifth less at the same worth, with its whole paired interval"
+        else "no setting saves enough for its requests, or needs a fifth fewer for the same keystrokes, with its whole paired interval"
     )
     return [
         "## Default settings",

@@ -1,4 +1,4 @@
-"""The sweep behind `docs/results.md`: systems at the default settings, then layout × debounce × client."""
+"""The sweep behind `docs/measurements/shipped-model.md`: systems at the default settings, then layout × debounce × client."""
 
 from __future__ import annotations
 

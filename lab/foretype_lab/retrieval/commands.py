@@ -1,4 +1,4 @@
-"""The commands `foretype bench index`, `foretype eval retrieval` and `foretype eval crossfile`."""
+"""The commands `foretype bench index`, `foretype bench large-repository`, `foretype eval retrieval` and `foretype eval crossfile`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from rich.table import Table
 from foretype_lab.errors import CrossfileRowsError, RepositorySourceError
 from foretype_lab.retrieval.crossfile import CrossfileOptions, run_crossfile
 from foretype_lab.retrieval.index_bench import bench_index
+from foretype_lab.retrieval.large_repository import bench_large_repository
 from foretype_lab.retrieval.recall import measure_recall
 from foretype_lab.retrieval.repositories import load_repositories
 
-__all__ = ["crossfile", "index", "retrieval"]
+__all__ = ["crossfile", "index", "large_repository", "retrieval"]
 
 Sources = Annotated[
     list[Path],
@@ -44,7 +45,7 @@ def _embedder(path: Path | None) -> Embedder | None:
 def index(
     sources: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[SOURCE...]", help="As of `eval retrieval`; default: this interpreter's library."),
+        typer.Argument(metavar="SOURCE...", help="As of `eval retrieval`; default: this interpreter's library."),
     ] = None,
     chunks: Annotated[
         int, typer.Option(min=100, help="Chunks to index, about; fewer where there are no more.")
@@ -65,6 +66,26 @@ def index(
     table = Table("what", "measured", "aim", title=f"{report['chunks']:,} chunks of {report['files']:,} files")
     for name, row in report["figures"].items():
         table.add_row(name, str(row["value"]), f"{row['at']} {row['aim']}")
+    console().print(table)
+
+
+def large_repository(
+    files: Annotated[int, typer.Option(min=100, help="Generated files, of one function each.")] = 200_000,
+    saves: Annotated[int, typer.Option(min=1, help="Saves to take in.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """A generated repository of many files: first index, memory, and a save until it is found."""
+    try:
+        report = bench_large_repository(files=files, saves=saves)
+    except (RepositorySourceError, OSError) as error:
+        fail(str(error))
+    if as_json:
+        print_json(report)
+        return
+    table = Table("what", "measured", title=f"{files:,} files, {report['first_index']['chunks']:,} chunks")
+    for part in ("first_index", "kept"):
+        for name, value in report[part].items():
+            table.add_row(f"{part.replace('_', ' ')}: {name}", str(value))
     console().print(table)
 
 

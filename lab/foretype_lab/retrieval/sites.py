@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from foretype_retrieval.chunks import Chunk
-from foretype_retrieval.definitions import Kind
+from foretype_retrieval.definitions import ChunkKind
 from foretype_retrieval.terms import identifiers, import_names
 
 from foretype_lab.retrieval.repositories import File
@@ -50,7 +50,7 @@ def sites(files: Sequence[File]) -> Iterator[Site]:
     defined: dict[str, list[tuple[str, Chunk]]] = defaultdict(list)
     for file in files:
         for chunk in file.chunks:
-            if chunk.kind in (Kind.FUNCTION, Kind.CLASS):
+            if chunk.kind in (ChunkKind.FUNCTION, ChunkKind.CLASS):
                 defined[chunk.name].append((file.path, chunk))
     unique = {
         name: found[0]

@@ -24,7 +24,7 @@ from foretype_lsp.chat.edits import Insertion, documentation, gap_of
 from foretype_lsp.chat.progress import Progress
 from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
 from foretype_lsp.chat.targets import Definition, definition_at
-from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.errors import CommandRefusedError, ImpossibleError, InvalidParamsError
@@ -140,7 +140,7 @@ class Chat:
         ]
 
     def _handler(
-        self, name: str, way: Callable[[_Target, Held, Models, Progress], Coroutine[Any, Any, dict[str, Any]]]
+        self, name: str, way: Callable[[_Target, HeldText, Models, Progress], Coroutine[Any, Any, dict[str, Any]]]
     ) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
         def handle(*_: Any) -> Coroutine[Any, Any, dict[str, Any]]:
             """Takes what it needs of the document now; the coroutine waits for the model."""
@@ -196,17 +196,17 @@ class Chat:
 
     # The three commands
 
-    async def _explain(self, target: _Target, held: Held, models: Models, progress: Progress) -> dict[str, Any]:
+    async def _explain(self, target: _Target, held: HeldText, models: Models, progress: Progress) -> dict[str, Any]:
         snapshot, (start, end) = held.snapshot(), _span(held, target.range)
         if start == end:
             found = await asyncio.to_thread(definition_at, snapshot.text, snapshot.language, start)
             if found is None:
-                raise ImpossibleError("nothing is selected, and the cursor stands in no function or class")
+                raise ImpossibleError("nothing is selected, and the cursor is in no function or class")
             start, end = found.start, found.end
         answer = await self._answer(EXPLAIN, snapshot, snapshot.text[start:end], models, progress)
         return {"kind": "explain", "text": answer}
 
-    async def _document(self, target: _Target, held: Held, models: Models, progress: Progress) -> dict[str, Any]:
+    async def _document(self, target: _Target, held: HeldText, models: Models, progress: Progress) -> dict[str, Any]:
         snapshot, at = held.snapshot(), _span(held, target.range)[0]
         found = await _definition(snapshot, at)
         if found.documented:
@@ -215,7 +215,7 @@ class Chat:
         made = documentation(snapshot.text, snapshot.language, found, answer)
         return await self._apply("document", held, snapshot, made)
 
-    async def _complete(self, target: _Target, held: Held, models: Models, progress: Progress) -> dict[str, Any]:
+    async def _complete(self, target: _Target, held: HeldText, models: Models, progress: Progress) -> dict[str, Any]:
         snapshot, at = held.snapshot(), _span(held, target.range)[0]
         found = await _definition(snapshot, at, function=True)
         text, gap = snapshot.text, gap_of(snapshot.text, snapshot.language, found)
@@ -237,9 +237,7 @@ class Chat:
     async def _answer(self, prompt: Prompt, snapshot: Snapshot, code: str, models: Models, progress: Progress) -> str:
         """The whole answer of a chat model."""
         if len(code) > CODE_CHARS_MAX:
-            raise ImpossibleError(
-                f"{len(code):,} characters are more than the {CODE_CHARS_MAX:,} that are asked about at once"
-            )
+            raise ImpossibleError(f"{len(code):,} characters are too many; select at most {CODE_CHARS_MAX:,}")
         asked = prompt.messages(snapshot.path, snapshot.language, code)
         text = ""
         async with aclosing(models.chat(asked, template=prompt.template, max_tokens=prompt.max_tokens)) as pieces:
@@ -250,7 +248,7 @@ class Chat:
             raise ImpossibleError("the model wrote nothing")
         return text.strip()
 
-    async def _apply(self, kind: str, held: Held, snapshot: Snapshot, made: Insertion) -> dict[str, Any]:
+    async def _apply(self, kind: str, held: HeldText, snapshot: Snapshot, made: Insertion) -> dict[str, Any]:
         """Hand an edit to the editor, unless the document is not what it was made for."""
         if self._documents.usable(snapshot.uri) is not held or held.document.text != snapshot.text:
             raise CommandRefusedError(
@@ -260,7 +258,7 @@ class Chat:
         told = {"kind": kind, "text": made.text, "edit": edit}
         if not (self._edits and self._versioned):
             # An edit without a version could land in text that was typed while it was on its way.
-            return told | {"applied": False, "reason": "the editor applies no edits that carry a version"}
+            return told | {"applied": False, "reason": "the editor does not support edits with a document version"}
         asked = types.ApplyWorkspaceEditParams(edit, _ACTIONS[f"foretype.chat.{kind}"][0])
         answered: Any = await asyncio.wrap_future(self._editor.send_request(types.WORKSPACE_APPLY_EDIT, asked))
         if not answered.applied:
@@ -273,17 +271,17 @@ async def _definition(snapshot: Snapshot, at: int, *, function: bool = False) ->
     found = await asyncio.to_thread(definition_at, snapshot.text, snapshot.language, at, function=function)
     if found is None:
         what = "function" if function else "function or class"
-        raise ImpossibleError(f"the cursor stands in no {what}")
+        raise ImpossibleError(f"the cursor is in no {what}")
     return found
 
 
-def _span(held: Held, range: messages.Range) -> tuple[int, int]:
+def _span(held: HeldText, range: messages.Range) -> tuple[int, int]:
     """Characters that a range stands for."""
     start, end = held.offset_at(range.start.position), held.offset_at(range.end.position)
     return min(start, end), max(start, end)
 
 
-def _workspace_edit(held: Held, made: Insertion) -> types.WorkspaceEdit:
+def _workspace_edit(held: HeldText, made: Insertion) -> types.WorkspaceEdit:
     def position(offset: int) -> types.Position:
         at = held.position_at(offset)
         return types.Position(at.line, at.character)

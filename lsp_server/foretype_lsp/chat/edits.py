@@ -82,7 +82,7 @@ def documentation(text: str, language: str, found: Definition, answer: str) -> I
         made = newline.join(found.indent + line for line in _comment(lines, spec.id, spec.line_comment))
         return Insertion(found.start, found.start, made + newline)
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
-        raise ImpossibleError("the body stands in the line of the header; there is no room for a docstring")
+        raise ImpossibleError("the body is on the line of the header, so there is no room for a docstring")
     indent = _body_indent(text, found)
     lines = [line.replace("\\", "\\\\").replace('"""', "'''") for line in lines]
     if lines[-1].endswith('"'):
@@ -102,7 +102,7 @@ def gap_of(text: str, language: str, found: Definition) -> Gap:
     if not found.function:
         raise ImpossibleError(f"{found.name or 'this'} is no function; put the cursor into one")
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
-        raise ImpossibleError("the function stands in one line; there is nothing to complete")
+        raise ImpossibleError("the function is on one line; there is nothing to complete")
     newline, indent = _newline(text), _body_indent(text, found)
     start = end = found.header_end
     if found.body is not None:

@@ -1,7 +1,7 @@
 """How a cell of a notebook stands in the text that the notebook's cells are joined to.
 
-A code cell of the notebook's language stands there as it is, character for character, but for lines that only IPython
-understands: the sign that they begin with becomes a comment's, and nothing moves. Everything else is a comment.
+A code cell of the notebook's language stands there as it is, character for character, except for lines that only
+IPython understands: the sign that they begin with becomes a comment's, and nothing moves. Everything else is a comment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from foretype_context.text.strings import well_formed
 
 from foretype_lsp.documents.positions import split_lines
 
-__all__ = ["Kind", "commented", "header", "kind_of", "masked", "shown", "without_headers"]
+__all__ = ["CellKind", "commented", "header", "kind_of", "masked", "shown", "without_headers"]
 
 _CELL_MAGIC: Final = re.compile(r"\s*%%(\w[\w.-]*)")
 _RUNS_PYTHON: Final = frozenset(
@@ -42,7 +42,7 @@ _LINE_MAGIC: Final = re.compile(r"[^\S\r\n]*(?:[^\W\d][\w.,*\[\]'\" ]*=[^\S\r\n]
 _HELP: Final = re.compile(r"[^\S\r\n]*(?P<sign>\?(?=\??[\w%*])|[\w.%*](?=[\w.%*]*\?\??\s*$))")
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """What a cell is to suggestions; all but `CODE` say why it gets none."""
 
     CODE = ""
@@ -51,20 +51,20 @@ class Kind(StrEnum):
     MAGIC = "a cell that another program runs"
 
 
-def kind_of(text: str, language: str, *, notebook_language: str, markup: bool) -> Kind:
+def kind_of(text: str, language: str, *, notebook_language: str, markup: bool) -> CellKind:
     """What a cell is in a notebook of that language."""
     if markup:
-        return Kind.MARKUP
+        return CellKind.MARKUP
     if language != notebook_language:
-        return Kind.LANGUAGE
+        return CellKind.LANGUAGE
     magic = _CELL_MAGIC.match(text) if language == "python" else None
-    return Kind.CODE if magic is None or magic[1] in _RUNS_PYTHON else Kind.MAGIC
+    return CellKind.CODE if magic is None or magic[1] in _RUNS_PYTHON else CellKind.MAGIC
 
 
-def shown(text: str, kind: Kind, language: str) -> str:
+def shown(text: str, kind: CellKind, language: str) -> str:
     """A cell's text as it stands in the joined text."""
     text = well_formed(text)
-    if kind is not Kind.CODE:
+    if kind is not CellKind.CODE:
         return "".join(commented(language) + line for line in split_lines(text))
     if language != "python" or not any(sign in text for sign in "%!?"):
         return text
@@ -81,9 +81,9 @@ def masked(line: str, language: str) -> bool:
     return language == "python" and (_LINE_MAGIC.match(line) or _HELP.match(line)) is not None
 
 
-def header(kind: Kind, language: str) -> str:
+def header(kind: CellKind, language: str) -> str:
     """The line above a cell, by which editors and models tell where cells begin (jupytext's `percent` format)."""
-    return f"{commented(language)}%%{' [markdown]' if kind is Kind.MARKUP else ''}\n"
+    return f"{commented(language)}%%{' [markdown]' if kind is CellKind.MARKUP else ''}\n"
 
 
 def without_headers(text: str, before: str, language: str) -> str:

@@ -29,7 +29,7 @@ __all__ = [
     "MAX_FOLLOWED_BYTES",
     "ChangeResult",
     "Documents",
-    "Held",
+    "HeldText",
     "Open",
     "path_of",
     "typed_to",
@@ -62,7 +62,7 @@ class Open(Protocol):
         document: what the client works on; of a cell that of its notebook.
         lines: the text by the editor's positions; of a cell its own.
         version: of `lines`, as the editor counts.
-        file, excluded, lost: as in :class:`Held`.
+        file, excluded, lost: as in :class:`HeldText`.
     """
 
     @property
@@ -93,7 +93,7 @@ class Open(Protocol):
 
 
 @dataclass(slots=True)
-class Held:
+class HeldText:
     """A document the editor has open.
 
     Attributes:
@@ -145,7 +145,7 @@ class Held:
         )
 
     def move(self, position: Position) -> None:
-        """Make the document of what is around a place. To whoever has it this is another document: nothing tells them of the change."""
+        """Fill the document with the lines around a place. Its readers must take it for a new document: they hear of no change."""
         window = self.window = around(self.lines, self.lines.offset_at(position))
         moved = difference(self.document.text, well_formed(self.lines.part(*window)))
         self.document.apply([moved], self.document.version)
@@ -182,15 +182,15 @@ class Documents:
         self.encoding = encoding
         self.roots = tuple(roots)
         self.cells: dict[str, Open] = {}
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldText] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[HeldText]:
         return iter(self._held.values())
 
-    def get(self, uri: str) -> Held | None:
+    def get(self, uri: str) -> HeldText | None:
         return self._held.get(unquote(uri))
 
     def find(self, uri: str) -> Open | None:
@@ -199,7 +199,7 @@ class Documents:
 
     def open(
         self, uri: str, text: str, *, language: str = "", version: int = 0, limit_bytes: int = MAX_FOLLOWED_BYTES
-    ) -> Held:
+    ) -> HeldText:
         """Open a document, or open it again with another text."""
         text = join_surrogates(text)
         excluded = _reason_to_exclude(path_of(uri), text, limit_bytes)
@@ -234,10 +234,10 @@ class Documents:
         if held := self.get(uri):
             held.lost = True
 
-    def close(self, uri: str) -> Held | None:
+    def close(self, uri: str) -> HeldText | None:
         return self._held.pop(unquote(uri), None)
 
-    def _replace_all(self, held: Held | None, uri: str, text: str, version: int | None) -> Held:
+    def _replace_all(self, held: HeldText | None, uri: str, text: str, version: int | None) -> HeldText:
         """Take over a whole text; where the old one is known only what differs is an edit, so that little is redone."""
         if held is None or not held.usable:
             language, known = (held.document.language, _next(held, version)) if held else ("", version or 0)
@@ -254,14 +254,14 @@ class Documents:
         inside = [root for root in map(PurePath, self.roots) if file.is_relative_to(root)]
         return file.relative_to(max(inside, key=lambda root: len(root.parts))).as_posix() if inside else file.name
 
-    def _hold(self, uri: str, text: str, *, language: str, version: int, excluded: str | None) -> Held:
+    def _hold(self, uri: str, text: str, *, language: str, version: int, excluded: str | None) -> HeldText:
         path, lines = path_of(uri), Lines(text, self.encoding)
         window = None if lines.chars <= MAX_DOCUMENT_BYTES else around(lines, 0)
         text = text if window is None else lines.part(*window)
         document = Document(
             uri, text, language=language or language_of(path), path=self._relative(path), version=version
         )
-        held = self._held[unquote(uri)] = Held(document, lines, path, excluded, window=window)
+        held = self._held[unquote(uri)] = HeldText(document, lines, path, excluded, window=window)
         return held
 
 
@@ -281,7 +281,7 @@ def _edits(lines: Lines, changes: Sequence[ContentChange]) -> Iterator[Edit]:
             yield Edit(start, end, text)
 
 
-def _next(held: Held, version: int | None) -> int:
+def _next(held: HeldText, version: int | None) -> int:
     return held.document.version + 1 if version is None else version
 
 

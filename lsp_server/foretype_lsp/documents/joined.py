@@ -1,6 +1,6 @@
 """A notebook as one text: its cells in their order, each below a header, and the way between a cell and that text.
 
-Whoever is asked about a cell sees the cells above it as what comes before, and those below as what comes after. A change of
+A question about a cell has the cells above it as text before the cursor, and those below as text after it. A change of
 one cell is one edit of the joined text. Nothing here knows of messages or of open documents.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from foretype_context.text.document import Edit
 
-from foretype_lsp.documents.cells import Kind, commented, header, kind_of, shown
+from foretype_lsp.documents.cells import CellKind, commented, header, kind_of, shown
 from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.positions import Lines, Position
 from foretype_lsp.messages import ContentChange
@@ -39,7 +39,7 @@ class CellText:
     language: str
     lines: Lines
     version: int = 0
-    kind: Kind = Kind.CODE
+    kind: CellKind = CellKind.CODE
     shown: str = ""
 
     def change(self, changes: Iterable[ContentChange]) -> None:
@@ -58,7 +58,7 @@ class CellText:
     def offset_at(self, position: Position, notebook_language: str) -> int:
         """Where a position of the cell is in `shown`."""
         offset = self.lines.offset_at(position)
-        if self.kind is Kind.CODE:
+        if self.kind is CellKind.CODE:
             return offset
         return offset + len(commented(notebook_language)) * (self.lines.position_at(offset).line + 1)
 

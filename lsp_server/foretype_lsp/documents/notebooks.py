@@ -16,11 +16,11 @@ from foretype_context.text.document import Document, Snapshot
 
 from foretype_lsp.documents.cells import masked, without_headers
 from foretype_lsp.documents.differences import difference
-from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, Held, typed_to
+from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, HeldText, typed_to
 from foretype_lsp.documents.joined import CellText, Joined
+from foretype_lsp.documents.notebook_messages import MARKUP, Cell, CellChanges, Structure, TextContent
 from foretype_lsp.documents.positions import Lines, Position
 from foretype_lsp.messages import TextDocument
-from foretype_lsp.notebook_messages import MARKUP, Cell, CellChanges, Structure, TextContent
 
 __all__ = ["Changed", "Closed", "Notebooks", "OpenCell", "Opened"]
 
@@ -34,18 +34,18 @@ _LANGUAGES: Final = {"ipython": "python", "c++": "cpp", "bash": "shellscript", "
 class Opened(NamedTuple):
     """A document that is new to the client, or usable again."""
 
-    held: Held
+    held: HeldText
 
 
 class Changed(NamedTuple):
     """`typed_to`: where in the document the cursor stands after one change that put something in; else None."""
 
-    held: Held
+    held: HeldText
     typed_to: int | None
 
 
 class Closed(NamedTuple):
-    held: Held
+    held: HeldText
 
 
 Event = Opened | Changed | Closed
@@ -55,7 +55,7 @@ Event = Opened | Changed | Closed
 class _Notebook:
     uri: str
     joined: Joined
-    held: Held
+    held: HeldText
 
 
 class OpenCell:
@@ -105,7 +105,7 @@ class OpenCell:
 
 
 class Notebooks:
-    """All open notebooks. Their documents and cells are in `documents`, for whoever asks by a URI."""
+    """All open notebooks. Their documents and cells are in `documents`, by their URIs."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -204,7 +204,7 @@ class Notebooks:
         if notebook.held.excluded is None:
             yield Opened(notebook.held)
 
-    def _hold(self, uri: str, joined: Joined, version: int) -> Held:
+    def _hold(self, uri: str, joined: Joined, version: int) -> HeldText:
         held = self._documents.open(
             uri + _FRAGMENT, joined.text, language=joined.language, version=version, limit_bytes=MAX_DOCUMENT_BYTES
         )

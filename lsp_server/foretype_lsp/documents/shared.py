@@ -12,7 +12,7 @@ from foretype_lsp.documents.documents import (
     MAX_DOCUMENT_BYTES,
     ChangeResult,
     Documents,
-    Held,
+    HeldText,
     Open,
     path_of,
     typed_to,
@@ -42,9 +42,9 @@ class SharedDocuments:
         self._notebooks = Notebooks(self._documents)
         self._flow: Flow | None = None
         self._sources = Sources.none()
-        self.opening: Subscribers[[Held]] = Subscribers()
-        self.changing: Subscribers[[Held]] = Subscribers()
-        self.closing: Subscribers[[Held]] = Subscribers()
+        self.opening: Subscribers[[HeldText]] = Subscribers()
+        self.changing: Subscribers[[HeldText]] = Subscribers()
+        self.closing: Subscribers[[HeldText]] = Subscribers()
 
     @property
     def flow(self) -> Flow | None:
@@ -62,23 +62,23 @@ class SharedDocuments:
 
     @property
     def notebooks(self) -> Notebooks:
-        """Whoever changes one here says to :meth:`opened`, :meth:`changed` and :meth:`closed` what became of its document."""
+        """After a change here the caller reports it with :meth:`opened`, :meth:`changed` or :meth:`closed`."""
         return self._notebooks
 
     def __len__(self) -> int:
         return len(self._documents)
 
-    def get(self, uri: str) -> Held | None:
+    def get(self, uri: str) -> HeldText | None:
         return self._documents.get(uri)
 
     def find(self, uri: str) -> Open | None:
         """A document, or a cell of a notebook."""
         return self._documents.find(uri)
 
-    def usable(self, uri: str) -> Held | str:
+    def usable(self, uri: str) -> HeldText | str:
         """An open document that may be sent, or why not."""
         held = self._documents.find(uri)
-        if held is not None and not isinstance(held, Held):
+        if held is not None and not isinstance(held, HeldText):
             return "commands know whole files, not cells of a notebook"
         if held is not None and held.window is not None:
             return f"larger than {MAX_DOCUMENT_BYTES:,} bytes: commands know whole files"
@@ -149,7 +149,7 @@ class SharedDocuments:
 
     def reach(self, held: Open, position: Position) -> None:
         """Something is to be made for a place: the document of a large file holds what is around it from now on, for all as a new one."""
-        if isinstance(held, Held) and not held.reaches(position):
+        if isinstance(held, HeldText) and not held.reaches(position):
             self.closed(held)
             held.move(position)
             self.opened(held)
@@ -158,7 +158,7 @@ class SharedDocuments:
         """A change could not be read: guessing would be wrong."""
         self._documents.lose(uri)
 
-    def close(self, uri: str) -> Held | None:
+    def close(self, uri: str) -> HeldText | None:
         held = self._documents.close(uri)
         if held is not None:
             self.closed(held)
@@ -167,7 +167,7 @@ class SharedDocuments:
     def saved(self, uri: str) -> None:
         self._sources.saved(uri)
 
-    def opened(self, held: Held) -> str | None:
+    def opened(self, held: HeldText) -> str | None:
         """Tell of a document that is open now; why it gets no suggestions, or None."""
         if (obstacle := self.obstacle(held)) is not None:
             return f"no suggestions in {held.file}: {obstacle}"
@@ -177,7 +177,7 @@ class SharedDocuments:
         self.opening.tell(held)
         return None
 
-    def changed(self, held: Held, offset: int | None) -> None:
+    def changed(self, held: HeldText, offset: int | None) -> None:
         """Tell of a change; `offset` is where in the document the cursor stands after it, where that is known."""
         if self.obstacle(held) is not None:
             return
@@ -189,13 +189,13 @@ class SharedDocuments:
                 self._flow.typed(snapshot, offset)
         self.changing.tell(held)
 
-    def closed(self, held: Held) -> None:
+    def closed(self, held: HeldText) -> None:
         """Tell that a document is not open any more."""
         self._sources.closed(held.document.uri)
         if self._flow is not None:
             self._flow.document_closed(held.snapshot())
         self.closing.tell(held)
 
-    def usable_ones(self) -> list[Held]:
+    def usable_ones(self) -> list[HeldText]:
         """Documents that get suggestions."""
         return [held for held in self._documents if self.obstacle(held) is None]

@@ -52,7 +52,7 @@ class Window(NamedTuple):
 
 
 def around(lines: Lines, offset: int) -> Window:
-    """The window for a place: whole lines, but for one that is as long as a window."""
+    """The window for a place: whole lines, except for a line that is as long as a window."""
     start, end = max(0, offset - REACH_CHARS), min(lines.chars, offset + REACH_CHARS)
     first = lines.start_of(lines.position_at(start).line)
     behind = lines.position_at(end).line + 1

@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_context.edits.evidence import Evidence, NextEdit
+from foretype_context.edits.pace import Pace, RememberedEdit
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
 
 from foretype_lsp import messages
-from foretype_lsp.documents.documents import Held, Open
+from foretype_lsp.documents.documents import HeldText, Open
 from foretype_lsp.documents.positions import Position
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.next_edit.model import EditModel, FromModel
-from foretype_lsp.next_edit.offers import ACCEPT_COMMAND, Offer, Offers, item
+from foretype_lsp.next_edit.offers import ACCEPT_COMMAND, GivenEdit, Offers, item
 from foretype_lsp.next_edit.on_screen import OnScreen
-from foretype_lsp.next_edit.other_files import OtherFiles, Place
-from foretype_lsp.next_edit.policy import Pace, Told
+from foretype_lsp.next_edit.other_files import EditsInOtherFiles, OtherFilePlace
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
 
@@ -66,10 +66,10 @@ class NextEditing:
         self._tracking = Tracking(documents, clock)
         self._offers = Offers()
         self._pace = Pace()
-        self._others = OtherFiles(settings, documents, self._tracking, clock)
+        self._others = EditsInOtherFiles(settings, documents, self._tracking, clock)
         self._from_model = FromModel(self._tracking)
         self._live: dict[str, asyncio.Future[None]] = {}
-        self._taken: Offer | None = None
+        self._taken: GivenEdit | None = None
         self._log: NextEditLog | None = None
         documents.opening.add(self._opened)
         documents.changing.add(self._changed)
@@ -153,7 +153,7 @@ class NextEditing:
 
     # What the documents tell
 
-    def _opened(self, held: Held) -> None:
+    def _opened(self, held: HeldText) -> None:
         """It may be the file that a next edit is of, and the editor has jumped to it."""
         uri = held.document.uri
         offer = self._offers.live(uri)
@@ -164,7 +164,7 @@ class NextEditing:
         else:
             self._end(offer, "hidden")
 
-    def _changed(self, held: Held) -> None:
+    def _changed(self, held: HeldText) -> None:
         uri = held.document.uri
         self._supersede(uri, newer=False)
         offer = self._offers.live(uri)
@@ -174,7 +174,7 @@ class NextEditing:
             else:
                 self._end(offer, "typed")
 
-    def _closed(self, held: Held) -> None:
+    def _closed(self, held: HeldText) -> None:
         uri = held.document.uri
         self._supersede(uri, newer=False)
         self._on_screen.closed(uri)
@@ -203,14 +203,18 @@ class NextEditing:
         if superseded.done():
             return _nothing()
         found = await self._tracking.next(document, cursor)
-        place: Place | None = None
+        place: OtherFilePlace | None = None
         if found is not None:
-            place = Place(asked_as, held.version, document.text, held.lines, found, uri)
-        elif isinstance(held, Held) and not superseded.done():
+            place = OtherFilePlace(asked_as, held.version, document.text, held.lines, found, uri)
+        elif isinstance(held, HeldText) and not superseded.done():
             place = await self._others.next(held, superseded.done)
             if place is None and not superseded.done() and self._may_ask_model(uri):
                 said = await self._from_model.next(document, cursor, superseded)
-                place = None if said is None else Place(asked_as, held.version, document.text, held.lines, said, uri)
+                place = (
+                    None
+                    if said is None
+                    else OtherFilePlace(asked_as, held.version, document.text, held.lines, said, uri)
+                )
         now = self._documents.find(asked_as)
         if superseded.done() or place is None or now is None:
             return _nothing()
@@ -222,9 +226,9 @@ class NextEditing:
 
     def _may_ask_model(self, uri: str) -> bool:
         eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(uri)
-        return self._pace.allows(Evidence.MODEL, eagerness, Told(uri, "", "", ""), quiet_s, self._clock())
+        return self._pace.allows(Evidence.MODEL, eagerness, RememberedEdit(uri, "", "", ""), quiet_s, self._clock())
 
-    def _offered(self, held: Open, place: Place, cursor: int, before: Offer | None) -> _Answer | None:
+    def _offered(self, held: Open, place: OtherFilePlace, cursor: int, before: GivenEdit | None) -> _Answer | None:
         """The answer with an edit, where it is one of what it says it is, and may be shown.
 
         Args:
@@ -237,7 +241,7 @@ class NextEditing:
         start, end, new = found.edit
         if not _is_within(place, found.edit, first) or (own and _is_masked(held, found.edit, first)):
             return None
-        told = Told(uri, _line_of(text, found.edit), text[start:end], new)
+        told = RememberedEdit(uri, _line_of(text, found.edit), text[start:end], new)
         eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(place.origin)
         if not self._pace.allows(found.evidence, eagerness, told, quiet_s, now_s):
             return None
@@ -247,7 +251,7 @@ class NextEditing:
             self._end(older, "replaced")
         id = self._offers.new_id()
         chain, order = (before.chain, before.order + 1) if before is not None else (id, 1)
-        offer = Offer(
+        offer = GivenEdit(
             id=id,
             uri=uri,
             asked_in=asked_in,
@@ -265,13 +269,13 @@ class NextEditing:
         self._tracking.expect(uri, None if found.jump_only else offer.result)
         return {"edits": [item(offer.id, place.uri, place.version, found, place.lines, first)]}
 
-    def _take(self, offer: Offer) -> None:
+    def _take(self, offer: GivenEdit) -> None:
         offer.accepted = True
         self._taken = offer
         self._pace.accepted(self._clock())
         self._end(offer, "accepted")
 
-    def _end(self, offer: Offer, reason: str) -> None:
+    def _end(self, offer: GivenEdit, reason: str) -> None:
         """It is not on the screen any more; said of what was on it, once."""
         self._on_screen.next_edit_gone(offer.id)
         if offer.ended:
@@ -301,7 +305,7 @@ def _with_line_ends_of(text: str, found: NextEdit) -> NextEdit:
     return found._replace(edit=found.edit._replace(text=ends))
 
 
-def _is_within(place: Place, edit: Edit, first: int) -> bool:
+def _is_within(place: OtherFilePlace, edit: Edit, first: int) -> bool:
     """Whether an edit is one of what the editor calls this document, a notebook's cell too, character for character."""
     start, end = edit.start - first, edit.end - first
     if start < 0 or end > place.lines.chars or "\ufffd" in edit.text:

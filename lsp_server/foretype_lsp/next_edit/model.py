@@ -5,20 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
-import msgspec
-from foretype_context.edit_models.question import (
-    EditQuestion,
-    EditWindow,
-    RecentEdit,
-    WindowEdit,
-    question_at,
-    window_at,
-    window_before,
-)
-from foretype_context.edits.evidence import Evidence, NextEdit, named
+from foretype_context.edit_models.question import EditQuestion, EditWindow, WindowEdit
+from foretype_context.edits.evidence import Evidence, NextEdit
+from foretype_context.edits.model_question import ModelQuestions
 from foretype_context.text.document import Document, Edit
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import NextEdit as Ask
@@ -34,7 +25,6 @@ _log: Final = logging.getLogger(__name__)
 
 _DEADLINE_MS: Final = 2_000.0
 """An answer that comes later is about a place that was left."""
-_REFUSED: Final = 256
 
 
 class EditModel(Protocol):
@@ -83,48 +73,32 @@ class FromModel:
     def __init__(self, tracking: Tracking) -> None:
         self.model: EditModel | None = None
         self._tracking = tracking
-        self._refused = deque[tuple[str, str]](maxlen=_REFUSED)
+        self._questions = ModelQuestions()
 
     def refused(self, text: str, edit: Edit) -> None:
         """The developer did not want this: not here again, nor where the same line stands."""
-        self._refused.append(named(text, edit))
+        self._questions.refused(text, edit)
 
     async def next(self, document: Document, cursor: int, stop: asyncio.Future[None]) -> NextEdit | None:
-        """What it says of a document as it is now; nothing where nothing was done yet, or as soon as `stop` is done."""
+        """What it says of a document as it is now; None if nothing was changed yet, or as soon as `stop` is done."""
         model, text = self.model, document.text
         wanted = None if model is None else model.wanted
         if model is None or wanted is None:
             return None
         edits, last = await self._tracking.recent(document)
-        if not edits or stop.done() or document.text != text:
+        if stop.done() or document.text != text:
             return None
-        window = window_at(text, cursor, wanted.lines_above, wanted.lines_below)
-        before = None
-        if last is not None:
-            start, end, inserted = last.edit
-            before = window_before(last.before, start, end, len(inserted), window)
-        shown = [msgspec.structs.replace(one, path=document.path) for one in edits]
-        question = question_at(text, cursor, wanted, path=document.path, before=before, edits=shown)
-        if question is None:
+        asked = self._questions.ask(text, cursor, wanted, document.path, edits, last)
+        if asked is None:
             return None
-        asking = asyncio.create_task(model.ask(document, question))
+        asking = asyncio.create_task(model.ask(document, asked.question))
         try:
             await asyncio.wait((asking, stop), return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not asking.done():
                 asking.cancel()
         said = asking.result() if asking.done() and not asking.cancelled() and not stop.done() else None
-        if said is None or document.text != text:
+        edit = None if said is None or document.text != text else self._questions.take(text, asked, said)
+        if edit is None or not await self._tracking.parses(document, edit):
             return None
-        edit = Edit(window.start + said.start, window.start + said.end, said.text)
-        if named(text, edit) in self._refused or _takes_back(question, said, edits):
-            return None
-        return NextEdit(edit, Evidence.MODEL, 0) if await self._tracking.parses(document, edit) else None
-
-
-def _takes_back(question: EditQuestion, said: WindowEdit, edits: list[RecentEdit]) -> bool:
-    """Whether it undoes what was done lately, or changes nothing."""
-    result = question.window[: said.start] + said.text + question.window[said.end :]
-    if result in (question.window, question.before):
-        return True
-    return any(one.new in question.window and one.new not in result and one.old in result for one in edits if one.old)
+        return NextEdit(edit, Evidence.MODEL, 0)

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from foretype_client.telemetry.next_edits import NextEditOutcome, TakenEdit
 from foretype_context.edits.next_edit import NextEdit
+from foretype_context.edits.pace import RememberedEdit
 from foretype_context.text.document import Edit
 
 from foretype_lsp.documents.positions import Lines
-from foretype_lsp.next_edit.policy import Told
 
-__all__ = ["ACCEPT_COMMAND", "Offer", "Offers", "item"]
+__all__ = ["ACCEPT_COMMAND", "GivenEdit", "Offers", "item"]
 
 ACCEPT_COMMAND: Final = "foretype.nextEdit.accept"
 
@@ -21,8 +21,8 @@ _KEPT: Final = 64
 
 
 @dataclass(slots=True, eq=False)
-class Offer:
-    """One that was given.
+class GivenEdit:
+    """A next edit that was given to the editor.
 
     Attributes:
         uri: of the document that it is an edit of; `asked_in` of the one that was asked about.
@@ -41,7 +41,7 @@ class Offer:
     text: str
     origin: str
     found: NextEdit
-    told: Told
+    told: RememberedEdit
     given_s: float
     chain: str
     order: int
@@ -89,22 +89,22 @@ class Offers:
     """By their ids; the newest `_KEPT`."""
 
     def __init__(self) -> None:
-        self._all: OrderedDict[str, Offer] = OrderedDict()
+        self._all: OrderedDict[str, GivenEdit] = OrderedDict()
         self._count = 0
 
     def new_id(self) -> str:
         self._count += 1
         return f"n{self._count}"
 
-    def add(self, offer: Offer) -> None:
+    def add(self, offer: GivenEdit) -> None:
         self._all[offer.id] = offer
         if len(self._all) > _KEPT:
             self._all.popitem(last=False)
 
-    def get(self, id: str) -> Offer | None:
+    def get(self, id: str) -> GivenEdit | None:
         return self._all.get(id)
 
-    def live(self, uri: str) -> Offer | None:
+    def live(self, uri: str) -> GivenEdit | None:
         """The newest that was asked for in a document, or is of it, and has not ended."""
         of = (one for one in reversed(self._all.values()) if uri in (one.asked_in, one.uri))
         return next((one for one in of if not one.ended), None)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.evidence import NextEdit
+from foretype_context.edits.followed import Followed
 from foretype_context.errors import NotSmallError
 from foretype_context.folder.exclude import reason_to_exclude
 from foretype_context.folder.ignored import Ignored
@@ -23,14 +24,13 @@ from foretype_context.syntax.languages import language_of
 from foretype_context.text.strings import well_formed
 from foretype_context.text.uris import path_of_uri
 
-from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.positions import Lines
 from foretype_lsp.documents.shared import SharedDocuments
-from foretype_lsp.next_edit.followed import Followed
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
 
-__all__ = ["OtherFiles", "Place", "read_file"]
+__all__ = ["EditsInOtherFiles", "OtherFilePlace", "read_file"]
 
 _FILES: Final = 24
 """Of one question."""
@@ -40,7 +40,7 @@ _FORGET_S: Final = 30.0
 _KNOWN: Final = 512
 
 
-class Place(NamedTuple):
+class OtherFilePlace(NamedTuple):
     """A next edit in another file than the one that was asked about.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     origin: str
 
 
-class OtherFiles:
+class EditsInOtherFiles:
     """Args: clock: monotonic seconds."""
 
     def __init__(
@@ -68,7 +68,7 @@ class OtherFiles:
         self._clock = clock
         self._silent: OrderedDict[tuple[object, ...], float] = OrderedDict()  # what had nothing, and until when
 
-    async def next(self, asked: Held, stopped: Callable[[], bool]) -> Place | None:
+    async def next(self, asked: HeldText, stopped: Callable[[], bool]) -> OtherFilePlace | None:
         """The first place that is certain: in what was asked about, where another document's edits say so, then in others."""
         uris = [asked.document.uri, *self._tracking.typed_in(but=asked.document.uri)]
         for uri in uris:
@@ -85,8 +85,8 @@ class OtherFiles:
         return None
 
     async def _places(
-        self, asked: Held, origin: Held, root: Path, elsewhere: Elsewhere, stopped: Callable[[], bool]
-    ) -> AsyncIterator[Place]:
+        self, asked: HeldText, origin: HeldText, root: Path, elsewhere: Elsewhere, stopped: Callable[[], bool]
+    ) -> AsyncIterator[OtherFilePlace]:
         seen = {origin.document.uri}
         for held in (asked, *self._documents.usable_ones()):
             uri = held.document.uri
@@ -111,7 +111,9 @@ class OtherFiles:
             if place := await self._in_file(file, origin, root, elsewhere, ignored):
                 yield place
 
-    async def _in_open(self, held: Held, origin: Held, root: Path, elsewhere: Elsewhere) -> Place | None:
+    async def _in_open(
+        self, held: HeldText, origin: HeldText, root: Path, elsewhere: Elsewhere
+    ) -> OtherFilePlace | None:
         document, version = held.document, held.document.version
         key = origin.document.uri, elsewhere.evidence, elsewhere.token, document.uri, version
         if held.window is not None or self._is_silent(key):
@@ -122,11 +124,11 @@ class OtherFiles:
             return None
         if document.version != version or self._documents.get(document.uri) is not held:
             return None
-        return Place(document.uri, version, document.text, held.lines, found, origin.document.uri)
+        return OtherFilePlace(document.uri, version, document.text, held.lines, found, origin.document.uri)
 
     async def _in_file(
-        self, file: Path, origin: Held, root: Path, elsewhere: Elsewhere, ignored: Ignored
-    ) -> Place | None:
+        self, file: Path, origin: HeldText, root: Path, elsewhere: Elsewhere, ignored: Ignored
+    ) -> OtherFilePlace | None:
         language = language_of(file.name)
         if not self._settings.options.enabled(language):
             return None
@@ -149,7 +151,7 @@ class OtherFiles:
         if made is None or self._documents.get(file.as_uri()) is not None:  # it was opened meanwhile
             return None
         text, found = made
-        return Place(file.as_uri(), None, text, Lines(text, origin.lines.encoding), found, origin.document.uri)
+        return OtherFilePlace(file.as_uri(), None, text, Lines(text, origin.lines.encoding), found, origin.document.uri)
 
     def _root_of(self, uri: str) -> Path | None:
         path = path_of_uri(uri)

@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 from foretype_context.edit_models.question import RecentEdit
 from foretype_context.edits.bursts import Burst
 from foretype_context.edits.elsewhere import Elsewhere
+from foretype_context.edits.followed import MAX_CHARS, Change, Followed
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.text.document import Document, Edit
 
-from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.shared import SharedDocuments
-from foretype_lsp.next_edit.followed import MAX_CHARS, Change, Followed
 
 __all__ = ["Tracking"]
 
@@ -91,7 +91,7 @@ class Tracking:
         return tracked is not None and tracked.accepted_s == tracked.changed_s > float("-inf")
 
     def is_at_last_change(self, uri: str, offset: int) -> bool:
-        """Whether a place touches what was changed last: whoever typed there may not be done."""
+        """Whether a place touches what was changed last: the user may still be typing there."""
         tracked = self._all.get(uri)
         if tracked is None or (last := tracked.last) is None or self.follows_acceptance(uri):
             return False
@@ -166,14 +166,14 @@ class Tracking:
 
     # What the documents tell
 
-    def _opened(self, held: Held) -> None:
+    def _opened(self, held: HeldText) -> None:
         document = held.document
         if held.window is None and len(document.text) <= MAX_CHARS:
             self._all[document.uri] = _Tracked(document, document.text)
         else:
             self._all.pop(document.uri, None)
 
-    def _changed(self, held: Held) -> None:
+    def _changed(self, held: HeldText) -> None:
         document = held.document
         tracked = self._all.get(document.uri)
         if tracked is None or tracked.document is not document or len(document.text) > MAX_CHARS:

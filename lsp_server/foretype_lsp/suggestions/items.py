@@ -1,7 +1,7 @@
 """From a suggestion at a character offset to the item that an editor gets.
 
 The range of an item runs from the first non-blank of the line to the end of what is replaced, and its text starts with what
-is there already (design, section 3.9). A client that typed on meanwhile sees that the text no longer starts with its line,
+is there already. A client that typed on meanwhile sees that the text no longer starts with its line,
 and drops the item instead of inserting it at the wrong place (neovim #36529, vscode #295450).
 """
 

@@ -6,6 +6,7 @@ What differs from pygls 2.1, and why (each was met with a real editor):
 - a handler is called as soon as its message is read, and only its awaiting part becomes a task; pygls starts the whole
   handler later, when changes that came after the request may already be in the document
 - a fault in a handler is logged by type and place, and answered `null`; pygls sends the traceback, which may hold source
+- an answer is written in the turn that made it; pygls writes it in the next one, when a change may have been handled before it
 - before `initialize` and after `shutdown` requests are refused with their codes; pygls leaves the latter unanswered
 - documents are not kept by pygls, which splits lines where LSP does not, and copies a file at each change
 - unknown fields stay available as `raw_params`
@@ -43,6 +44,7 @@ METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 SERVER_NOT_INITIALIZED: Final = -32002
 
+_ANSWERED: Final = object()
 
 _OWN_HANDLERS: Final = (
     types.EXIT,
@@ -231,7 +233,8 @@ class Protocol(LanguageServerProtocol):
             return
         error: BaseException | None = future.exception()
         if error is None:
-            self._send_response(msg_id, result=future.result())
+            if future.result() is not _ANSWERED:
+                self._send_response(msg_id, result=future.result())
         elif isinstance(error, InvalidParamsError):
             _log.warning("request refused: %s", error)
             self._refuse(msg_id, INVALID_PARAMS, str(error))
@@ -257,10 +260,23 @@ class Protocol(LanguageServerProtocol):
             return
         self._ctx_msg_id.set(msg_id)
 
+        result: Any = None
+
+        def begin(params: Any) -> Any:
+            nonlocal result
+            result = handler(params)
+            return answered() if inspect.iscoroutine(result) else result
+
+        async def answered() -> object:
+            self._send_response(msg_id, result=await result)
+            return _ANSWERED
+
         def answer(future: Any) -> None:
+            if inspect.iscoroutine(result):
+                result.close()  # it may have been cancelled before it began
             self._send_handler_result(future, msg_id=msg_id)
 
-        self._execute_handler(msg_id, handler, answer, (params,))
+        self._execute_handler(msg_id, handler if inspect.isgeneratorfunction(handler) else begin, answer, (params,))
 
     def _send_data(self, data: Any) -> None:
         if self.writer is None:

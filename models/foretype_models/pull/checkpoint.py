@@ -6,7 +6,6 @@ length has to be named.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from dataclasses import dataclass
@@ -121,9 +120,3 @@ def _tensor(path: Path, name: str, item: dict[str, Any], base: int) -> Tensor:
     if end - begin != count * _BYTES[kind] or begin < base:
         raise ValueError(f"{name} has {end - begin} bytes for the shape {shape}")
     return Tensor(path, kind, shape, begin, end)
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, hex."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -128,7 +128,11 @@ def pull(
         if layout is not None:
             entry["profile"] = {"layout": layout}
         _write_json(part / "index.json", {"default": name, "models": [entry]})
-        origin = {"model": model, "revision": version, "sha256": {path.name: checkpoint.digest(path) for path in files}}
+        origin = {
+            "model": model,
+            "revision": version,
+            "sha256": {path.name: artifacts.digest_file(path) for path in files},
+        }
         _write_json(part / "origin.json", origin)
         (part / "profile.toml").write_text(_profile(root / name, file, name, grammar.id, shape.context, layout))
         _swap(part, root / name)

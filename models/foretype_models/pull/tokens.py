@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from foretype_context.errors import TokenizerError, UnknownGrammarError
-from foretype_context.grammars.families import Evidence, detect, known_controls
+from foretype_context.grammars.families import ModelEvidence, detect, known_controls
 from foretype_context.grammars.grammar import GRAMMARS, Grammar, grammar
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 
@@ -116,7 +116,7 @@ def find_grammar(tokenizer: Tokenizer, name: str, named: str | None = None) -> G
         if missing := sorted(chosen.needed() - controls.keys()):
             raise PullError(f"--grammar: {name} lacks {', '.join(missing)} of {named}; pull the base model")
         return chosen
-    found = detect(Evidence(controls=controls, name=name))
+    found = detect(ModelEvidence(controls=controls, name=name))
     if found.grammar is not None:
         return GRAMMARS[found.grammar]
     if found.nearest is not None:

@@ -21,7 +21,7 @@ from foretype_models.use.machine import Machine
 from foretype_models.use.profile import Choice
 from foretype_models.use.proposal import check_memory, plan_for
 
-__all__ = ["Asked", "Events", "choose", "default_folder", "file_of", "model_names"]
+__all__ = ["ChoiceWatcher", "ModelWish", "choose", "default_folder", "file_of", "model_names"]
 
 _OLLAMA: Final = "ollama:"
 _LOCAL_OLLAMA: Final = "http://127.0.0.1:11434"
@@ -31,8 +31,8 @@ _ANSWER_TOKENS: Final = 256
 """Of a server's context that stays for the answer and for what the prompt's own count misses."""
 
 
-class Events(Protocol):
-    """Who watches."""
+class ChoiceWatcher(Protocol):
+    """Is told how far the choice has come."""
 
     def doing(self, text: str) -> None: ...
 
@@ -42,7 +42,7 @@ class Events(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ModelWish:
     """What somebody asked for.
 
     Attributes:
@@ -79,7 +79,7 @@ def file_of(entry: Entry, folder: Path) -> Path:
     return folder / entry.name / entry.file
 
 
-def choose(asked: Asked, events: Events) -> Choice:
+def choose(asked: ModelWish, events: ChoiceWatcher) -> Choice:
     """What the private gateway is to serve. Blocking; downloads.
 
     Raises:
@@ -116,7 +116,7 @@ def _shipped_name() -> str:
         raise UseError(str(error)) from error
 
 
-def _entry(asked: Asked, entry: Entry, events: Events) -> Choice:
+def _entry(asked: ModelWish, entry: Entry, events: ChoiceWatcher) -> Choice:
     if entry.serve != "embedded":
         raise UseError(
             f"{entry.name} does not open in the embedded engine; start `llama-server -hf {entry.repository} --port 8012`, then "
@@ -139,7 +139,7 @@ def _entry(asked: Asked, entry: Entry, events: Events) -> Choice:
     return _file(asked, target, events, what=entry.name, name=entry.name, licence=entry.licence, grammar=grammar)
 
 
-def _digest(asked: Asked, entry: Entry) -> str:
+def _digest(asked: ModelWish, entry: Entry) -> str:
     given = None if asked.accept_digest is None else asked.accept_digest.lower()
     if given is not None and re.fullmatch("[0-9a-f]{64}", given) is None:
         raise UseError("--accept-digest takes a SHA-256, 64 hexadecimal digits, as the file's publisher states it")
@@ -156,9 +156,9 @@ def _digest(asked: Asked, entry: Entry) -> str:
 
 
 def _file(
-    asked: Asked,
+    asked: ModelWish,
     path: Path,
-    events: Events,
+    events: ChoiceWatcher,
     *,
     what: str,
     name: str,
@@ -207,12 +207,12 @@ def _budgets(prompt_tokens: int) -> dict[str, int]:
     return {"prompt_tokens": prompt_tokens, "context_tokens": prompt_tokens // 3, "suffix_tokens": prompt_tokens // 8}
 
 
-def _identified(path: Path, events: Events) -> None:
+def _identified(path: Path, events: ChoiceWatcher) -> None:
     """Refuses a vocabulary whose family is not known or not clear, before anything is started."""
     try:
         found = identify(path)
     except IdentifyError:
-        return  # whoever opens it says what is wrong with the file
+        return  # opening the file later says what is wrong with it
     if found.problem():
         raise UseError(f"{path.name}: {found.problem()} (for `foretype use`: --grammar ID)")
     events.note(f"{path.name} is of the family {found.family}{'' if found.proven else ' (unproven)'}")
@@ -220,7 +220,7 @@ def _identified(path: Path, events: Events) -> None:
         events.note(found.warning())
 
 
-def _look_at(asked: Asked, url: str) -> Server:
+def _look_at(asked: ModelWish, url: str) -> Server:
     try:
         server = asked.look_at(url)
     except NoServerError as error:
@@ -230,7 +230,7 @@ def _look_at(asked: Asked, url: str) -> Server:
     return server
 
 
-def _ollama(asked: Asked, root: str, name: str) -> Choice:
+def _ollama(asked: ModelWish, root: str, name: str) -> Choice:
     """One of Ollama's models, asked raw by Ollama's own interface."""
     try:
         server = _look_at(asked, root)
@@ -252,7 +252,7 @@ def _ollama(asked: Asked, root: str, name: str) -> Choice:
     return Choice(asked=f"{_OLLAMA}{has}", name=has, engine=server.engine, model=server.url, rules=rules)
 
 
-def _server(asked: Asked) -> Choice:
+def _server(asked: ModelWish) -> Choice:
     server = _look_at(asked, asked.what)
     name = _model_of(asked, server)
     if server.kind == "ollama":
@@ -276,7 +276,7 @@ def _server(asked: Asked) -> Choice:
     return Choice(asked=asked.what, name=shown, engine=server.engine, model=server.url, rules=rules)
 
 
-def _model_of(asked: Asked, server: Server) -> str:
+def _model_of(asked: ModelWish, server: Server) -> str:
     """The model that is meant: named, the only one, or the only one that fits."""
     names = server.names
     if asked.model is not None:
@@ -290,7 +290,7 @@ def _model_of(asked: Asked, server: Server) -> str:
     raise UseError(f"{server.url} has {len(names)} models ({', '.join(names)}); choose one with --model NAME")
 
 
-def _named_tokenizer(asked: Asked) -> dict[str, Any]:
+def _named_tokenizer(asked: ModelWish) -> dict[str, Any]:
     if asked.tokenizer is None:
         return {}
     if not asked.tokenizer.is_file():
@@ -298,7 +298,7 @@ def _named_tokenizer(asked: Asked) -> dict[str, Any]:
     return {"tokenizer": str(asked.tokenizer.absolute())}
 
 
-def _tokenizer(asked: Asked, server: Server) -> dict[str, Any]:
+def _tokenizer(asked: ModelWish, server: Server) -> dict[str, Any]:
     """Of the server's model: as named, else out of the model's own file where that lies on this machine."""
     if named := _named_tokenizer(asked):
         return named

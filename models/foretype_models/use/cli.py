@@ -30,8 +30,8 @@ from foretype_models import servers
 from foretype_models.errors import UseError
 from foretype_models.use import machine as machines
 from foretype_models.use.catalogue import CATALOGUE, read_catalogue
-from foretype_models.use.choose import Asked, default_folder
-from foretype_models.use.listing import Found, Listing, list_choices
+from foretype_models.use.choose import ModelWish, default_folder
+from foretype_models.use.listing import Listing, MachineFindings, list_choices
 from foretype_models.use.proposal import Proposal
 from foretype_models.use.switch import Switched, switch
 
@@ -42,7 +42,7 @@ def use(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[WHAT]",
+            metavar="WHAT",
             help="A model of the list, ./file.gguf, ollama:NAME, http://host:port/v1, or shipped. Without it: a proposal.",
             show_default=False,
         ),
@@ -92,7 +92,7 @@ def use(
         known = read_catalogue(catalogue)
         here = machines.look()
         if what is None:
-            found = Found(machine=here, servers=servers.probe(), catalogue=known)
+            found = MachineFindings(machine=here, servers=servers.probe(), catalogue=known)
             listing, proposal = list_choices(found, folder, state_dir)
             if as_json:
                 say_json(listing)
@@ -101,7 +101,7 @@ def use(
             what = None if list_all else _agreed(console, listing, yes=yes)
             if what is None:
                 return
-        asked = Asked(
+        asked = ModelWish(
             what=what,
             folder=folder,
             accept_digest=accept_digest,
@@ -196,7 +196,8 @@ def _show_done(console: Console, done: Switched) -> None:
         table.add_row("measured", str(done.figures))
     table.add_row("serves", Text(done.choice.name, style="bold"))
     when = "your editors have it at the next key" if done.replaced else "your editors have it from their next start on"
-    table.add_row("", f"{when}; `foretype use shipped` undoes it")
+    undone = "; `foretype use shipped` undoes it" if done.choice.model else ""
+    table.add_row("", f"{when}{undone}")
     console.print(table)
 
 

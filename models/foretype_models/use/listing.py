@@ -14,11 +14,11 @@ from foretype_models.use.machine import Machine
 from foretype_models.use.profile import chosen
 from foretype_models.use.proposal import Proposal, expected, propose
 
-__all__ = ["Listing", "Row", "list_choices"]
+__all__ = ["ListedChoice", "Listing", "list_choices"]
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One choice.
+class ListedChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One model that can be chosen.
 
     Attributes:
         asked: what `foretype use` takes.
@@ -50,21 +50,21 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     current: str
     good: bool
     machine: str
-    rows: list[Row]
+    rows: list[ListedChoice]
     why: str
     notes: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What was looked at, once."""
+class MachineFindings:
+    """What is on this machine to choose from, looked at once."""
 
     machine: Machine
     servers: list[Server]
     catalogue: Catalogue
 
 
-def list_choices(found: Found, folder: Path, state_dir: Path) -> tuple[Listing, Proposal]:
+def list_choices(found: MachineFindings, folder: Path, state_dir: Path) -> tuple[Listing, Proposal]:
     """The choices on this machine, the proposed one first."""
     current = chosen(state_dir)
     proposal = propose(found.machine, found.catalogue)
@@ -84,7 +84,7 @@ def list_choices(found: Found, folder: Path, state_dir: Path) -> tuple[Listing, 
         for entry in found.catalogue.models
     ]
     rows.append(
-        Row(
+        ListedChoice(
             asked="shipped",
             title="the model that comes with Foretype",
             detail="11 MB, Apache-2.0, Python; what it says is shown only when you ask",
@@ -93,7 +93,7 @@ def list_choices(found: Found, folder: Path, state_dir: Path) -> tuple[Listing, 
         )
     )
     if not any(row.current for row in rows):
-        rows.append(Row(asked=current, title="what you chose", detail="serves now", current=True, here=True))
+        rows.append(ListedChoice(asked=current, title="what you chose", detail="serves now", current=True, here=True))
     rows.sort(key=lambda row: not row.proposed)
     listing = Listing(
         current=current,
@@ -106,7 +106,7 @@ def list_choices(found: Found, folder: Path, state_dir: Path) -> tuple[Listing, 
     return listing, proposal
 
 
-def _server_row(server: Server, current: str) -> Row:
+def _server_row(server: Server, current: str) -> ListedChoice:
     asked = f"ollama:{server.good}" if server.kind == "ollama" and server.good else server.url
     said = next((one for one in server.models if one.name == server.good), None)
     context = server.context_tokens or (said.context_tokens if said is not None else None)
@@ -123,7 +123,7 @@ def _server_row(server: Server, current: str) -> Row:
         refused += ": `ollama pull qwen2.5-coder:1.5b-base`"
     elif server.kind == "lm-studio" and server.good:
         refused = "it does not say its tokenizer: --tokenizer FILE"
-    return Row(
+    return ListedChoice(
         asked=asked,
         title=f"{server.kind}: {', '.join(server.names[:3]) or 'no model'}",
         detail=", ".join(fact for fact in facts if fact),
@@ -134,7 +134,7 @@ def _server_row(server: Server, current: str) -> Row:
     )
 
 
-def _row(entry: Entry, found: Found, folder: Path, current: str, *, proposed: bool) -> Row:
+def _row(entry: Entry, found: MachineFindings, folder: Path, current: str, *, proposed: bool) -> ListedChoice:
     size = "size not known" if entry.bytes is None else f"{entry.bytes / 1e6:,.0f} MB"
     speed = expected(entry, found.machine, found.catalogue) if entry.serve == "embedded" else None
     speed_text = f", about {speed.decode_tokens_s:.0f} tokens/s" if speed is not None else ""
@@ -144,7 +144,7 @@ def _row(entry: Entry, found: Found, folder: Path, current: str, *, proposed: bo
     elif entry.sha256 is None:
         refused = "its SHA-256 is not known here: --accept-digest"
     noncommercial = "" if entry.commercial else " (not for commercial use)"
-    return Row(
+    return ListedChoice(
         asked=entry.name,
         title=entry.title,
         detail=f"{size}, {entry.licence.removeprefix('LicenseRef-')}{noncommercial}{speed_text}",

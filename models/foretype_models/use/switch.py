@@ -14,9 +14,9 @@ from foretype_client.private_gateway.finding import PROFILE_NAME
 from foretype_client.private_gateway.starting import replace_gateway
 
 from foretype_models.errors import UseError
-from foretype_models.use.choose import Asked, Events, choose
+from foretype_models.use.choose import ChoiceWatcher, ModelWish, choose
 from foretype_models.use.profile import Choice, keep, write
-from foretype_models.use.trial import Figures, Verdict, try_out
+from foretype_models.use.trial import CanaryVerdict, TrialFigures, try_out
 
 __all__ = ["Switched", "switch"]
 
@@ -33,12 +33,12 @@ class Switched:
     """
 
     choice: Choice
-    verdict: Verdict | None = None
-    figures: Figures | None = None
+    verdict: CanaryVerdict | None = None
+    figures: TrialFigures | None = None
     replaced: bool
 
 
-def switch(asked: Asked, state_dir: Path, events: Events, *, bench_s: float = 10.0) -> Switched:
+def switch(asked: ModelWish, state_dir: Path, events: ChoiceWatcher, *, bench_s: float = 10.0) -> Switched:
     """Do what was asked for. Blocking, for as long as a download and a start take.
 
     Raises:
@@ -57,9 +57,9 @@ def switch(asked: Asked, state_dir: Path, events: Events, *, bench_s: float = 10
         ) from error
 
 
-async def _switch(choice: Choice, anyway: bool, state_dir: Path, events: Events, bench_s: float) -> Switched:
-    verdict: Verdict | None = None
-    figures: Figures | None = None
+async def _switch(choice: Choice, anyway: bool, state_dir: Path, events: ChoiceWatcher, bench_s: float) -> Switched:
+    verdict: CanaryVerdict | None = None
+    figures: TrialFigures | None = None
     if not choice.shipped:
         verdict, figures = await try_out(choice, state_dir, events.doing, bench_s=bench_s)
         _check(choice, verdict, anyway)
@@ -80,7 +80,7 @@ async def _switch(choice: Choice, anyway: bool, state_dir: Path, events: Events,
     return Switched(choice=choice, verdict=verdict, figures=figures, replaced=replaced is not None)
 
 
-def _check(choice: Choice, verdict: Verdict, anyway: bool) -> None:
+def _check(choice: Choice, verdict: CanaryVerdict, anyway: bool) -> None:
     if anyway:
         return
     if verdict.wrong:
@@ -90,5 +90,5 @@ def _check(choice: Choice, verdict: Verdict, anyway: bool) -> None:
         )
     if verdict.right == 0:
         raise UseError(
-            f"{choice.name} filled none of {verdict.asked} easy holes as every good model does; take another, or --anyway"
+            f"{choice.name} filled none of {verdict.asked} easy holes, which every good model fills; take another, or --anyway"
         )

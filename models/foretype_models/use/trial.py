@@ -26,7 +26,7 @@ from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_models.errors import UseError
 from foretype_models.use.profile import Choice, render, write
 
-__all__ = ["Figures", "Verdict", "try_out"]
+__all__ = ["CanaryVerdict", "TrialFigures", "try_out"]
 
 _PREFIX: Final = ".trying-"
 _START_S: Final = 180.0
@@ -56,7 +56,7 @@ _HOLES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CanaryVerdict:
     """What the canary says.
 
     Attributes:
@@ -73,7 +73,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class TrialFigures:
     """What was measured through the gateway, as an editor would see it.
 
     Attributes:
@@ -98,7 +98,7 @@ class Figures:
 
 async def try_out(
     choice: Choice, state_dir: Path, doing: Callable[[str], None], *, bench_s: float = _BENCH_S
-) -> tuple[Verdict, Figures | None]:
+) -> tuple[CanaryVerdict, TrialFigures | None]:
     """Serve `choice` in a gateway of its own and ask it.
 
     Raises:
@@ -169,7 +169,7 @@ async def _served(choice: Choice, folder: Path) -> AsyncGenerator[Client]:
         await asyncio.to_thread((folder / FILE_NAME).unlink, missing_ok=True)
 
 
-async def _canary(client: Client) -> Verdict:
+async def _canary(client: Client) -> CanaryVerdict:
     assembler = await client.ready(_START_S)
     right = 0
     for number, hole in enumerate(_HOLES):
@@ -178,13 +178,13 @@ async def _canary(client: Client) -> Verdict:
         plan, _ = plan_at(assembler, snapshot, len(hole.before))
         answer = await ask(client.session, plan, snapshot, len(hole.before))
         if (judged := judge(answer.raw)).broken:
-            return Verdict(right=right, asked=len(_HOLES), wrong=judged.detail)
+            return CanaryVerdict(right=right, asked=len(_HOLES), wrong=judged.detail)
         first = answer.raw.partition("\n")[0].strip()
         right += first.startswith(hole.right)
-    return Verdict(right=right, asked=len(_HOLES))
+    return CanaryVerdict(right=right, asked=len(_HOLES))
 
 
-async def _bench(client: Client, seconds: float) -> Figures:
+async def _bench(client: Client, seconds: float) -> TrialFigures:
     """A file of functions, typed on for some seconds: a key, its suggestion, the next key."""
     assembler = await client.ready(_START_S)
     head = "".join(
@@ -215,7 +215,7 @@ async def _bench(client: Client, seconds: float) -> Figures:
             writing_s += elapsed_s - ttft_ms / 1e3
         if time.monotonic() >= ends and warm:
             break
-    return Figures(
+    return TrialFigures(
         cold_ms=cold_ms,
         cold_tokens=cold_tokens,
         warm_ms=median(warm),

@@ -17,7 +17,7 @@ const SLIDERS = [
 const CHOICES = [
   ['model', 'Model', Object.keys(GIVEN.models)],
   ['gpu', 'GPU', Object.keys(GIVEN.hardware)],
-  ['gpus_per_replica', 'GPUs in a replica', [1, 2, 4, 8]],
+  ['gpus_per_replica', 'GPUs in a replica', [...new Set([1, 2, 4, 8, Number(choice.gpus_per_replica)])].sort((a, b) => a - b)],
   ['weight_bits', 'Bits of a weight', [4, 8, 16]],
   ['kv_bits', 'Bits of keys and values', [8, 16]],
 ];
@@ -113,6 +113,7 @@ function show() {
     ['a month, fixed', money(known.cost_month_fixed)],
     ['1,000 accepted tokens', money(known.cost_per_1k_accepted)],
     ['the wall that binds', GIVEN.walls[known.wall]],
+    ['prompts and answers', known.split_could_pay ? 'apart could pay' : !known.chunk_tokens_most ? 'answers pause too long by themselves' : `together, steps of up to ${many(known.chunk_tokens_most)} tokens`],
   ].map(([name, value]) => `<div><dt>${escaped(name)}</dt><dd>${escaped(value)}</dd></div>`).join('');
 
   const shares = Array.from({ length: 41 }, (_, index) => index / 40);

@@ -17,6 +17,13 @@ var _pyfunc_op_mult = function (a, b) { // nargs: 2
         }
     } return a * b;
 };
+var _pyfunc_truthy = function (v) {
+    if (v === null || typeof v !== "object") {return v;}
+    else if (v.length !== undefined) {return v.length ? v : false;}
+    else if (v.byteLength !== undefined) {return v.byteLength ? v : false;}
+    else if (v.constructor !== Object) {return true;}
+    else {return Object.getOwnPropertyNames(v).length ? v : false;}
+};
 var _pymeth_repeat = function(count) { // nargs: 0
     if (this.repeat) return this.repeat(count);
     if (count < 1) return '';
@@ -27,7 +34,7 @@ var _pymeth_repeat = function(count) { // nargs: 0
     }
     return result + pattern;
 };
-var _beyond, _quantile, accepted_per_month, busy_s, cold_s, computed_tokens, cost_month, cost_month_fixed, cost_per_1k_accepted, decode_busy_s, flop_per_token, gpus_mean, gpus_peak, gpus_with_failure, in_flight, kv_bytes_per_session, kv_bytes_per_token, kv_room_bytes, load, mean_rate, most_by_memory, most_by_residence, most_by_time, most_per_replica, partial_s, partial_share, partial_tokens, peak_rate, prefill_busy_s, prefill_tokens_per_s, queue_s, reachable, read_bytes, remembered_per_replica, replicas_of_hour, replicas_peak, requests_per_day, requests_per_developer_s, residence_s, session_tokens, sessions_per_gpu, step_s, tokens_per_step, tpot_s, ttft_p50_s, ttft_p95_s, ttft_p99_s, utilisation, wall, warm_s, warm_tokens, weights_bytes;
+var _beyond, _quantile, accepted_per_month, busy_s, chunk_tokens_most, cold_s, computed_tokens, cost_month, cost_month_fixed, cost_per_1k_accepted, decode_busy_s, flop_per_token, gpus_mean, gpus_peak, gpus_with_failure, hand_over_s, in_flight, kv_bytes_per_session, kv_bytes_per_token, kv_room_bytes, load, mean_rate, most_by_memory, most_by_residence, most_by_time, most_per_replica, partial_s, partial_share, partial_tokens, peak_rate, prefill_busy_s, prefill_tokens_per_s, queue_s, reachable, read_bytes, remembered_per_replica, replicas_of_hour, replicas_peak, requests_per_day, requests_per_developer_s, residence_s, ridge_tokens, session_tokens, sessions_per_gpu, split_could_pay, step_s, tokens_per_step, tpot_s, ttft_p50_s, ttft_p95_s, ttft_p99_s, utilisation, wall, warm_s, warm_tokens, weights_bytes;
 _beyond = function flx__beyond (t, warm_share, warm, partial_share, partial, cold, busy, wait) {
     var cold_share, late;
     late = 0.0;
@@ -155,6 +162,24 @@ partial_s = function flx_partial_s (network_s, overhead_s, partial_tokens, prefi
 
 cold_s = function flx_cold_s (network_s, overhead_s, prompt_tokens, prefill_tokens_per_s, step_s) {
     return _pyfunc_op_add((_pyfunc_op_add(_pyfunc_op_add(network_s, overhead_s), (prompt_tokens / prefill_tokens_per_s))), step_s);
+};
+
+ridge_tokens = function flx_ridge_tokens (read_bytes, gpus_per_replica, gpu_bandwidth, decode_efficiency, prefill_tokens_per_s) {
+    return _pyfunc_op_mult((read_bytes / (_pyfunc_op_mult(_pyfunc_op_mult(gpus_per_replica, gpu_bandwidth), decode_efficiency))), prefill_tokens_per_s);
+};
+
+chunk_tokens_most = function flx_chunk_tokens_most (pause_objective_s, step_s, prefill_tokens_per_s) {
+    return _pyfunc_op_mult((Math.max(0, (pause_objective_s - step_s))), prefill_tokens_per_s);
+};
+
+hand_over_s = function flx_hand_over_s (prompt_tokens, kv_bytes_per_token, hand_over_bytes_per_s) {
+    return _pyfunc_op_mult(prompt_tokens, kv_bytes_per_token) / hand_over_bytes_per_s;
+};
+
+split_could_pay = function flx_split_could_pay (chunk_tokens_most, ridge_tokens, cold_s, hand_over_s, objective_s) {
+    var wasteful;
+    wasteful = (chunk_tokens_most > 0) && (chunk_tokens_most < ridge_tokens);
+    return ((_pyfunc_truthy(wasteful) && ((_pyfunc_op_add(cold_s, hand_over_s) <= objective_s))))? (1.0) : (0.0);
 };
 
 prefill_busy_s = function flx_prefill_busy_s (computed_tokens, prefill_tokens_per_s) {
@@ -313,7 +338,7 @@ accepted_per_month = function flx_accepted_per_month (requests_per_day, working_
 cost_per_1k_accepted = function flx_cost_per_1k_accepted (cost_month, accepted_per_month) {
     return _pyfunc_op_mult((cost_month / accepted_per_month), 1000);
 };
-const FUNCTIONS = {weights_bytes, kv_bytes_per_token, session_tokens, flop_per_token, tokens_per_step, warm_tokens, partial_share, requests_per_developer_s, kv_room_bytes, read_bytes, kv_bytes_per_session, prefill_tokens_per_s, partial_tokens, peak_rate, mean_rate, sessions_per_gpu, remembered_per_replica, step_s, computed_tokens, requests_per_day, most_by_residence, tpot_s, warm_s, partial_s, cold_s, prefill_busy_s, queue_s, accepted_per_month, decode_busy_s, reachable, residence_s, busy_s, utilisation, most_by_memory, in_flight, most_by_time, most_per_replica, wall, replicas_peak, gpus_mean, gpus_peak, gpus_with_failure, load, cost_month_fixed, cost_month, ttft_p50_s, ttft_p95_s, ttft_p99_s, cost_per_1k_accepted};
+const FUNCTIONS = {weights_bytes, kv_bytes_per_token, session_tokens, flop_per_token, tokens_per_step, warm_tokens, partial_share, requests_per_developer_s, kv_room_bytes, read_bytes, hand_over_s, kv_bytes_per_session, prefill_tokens_per_s, partial_tokens, peak_rate, mean_rate, sessions_per_gpu, remembered_per_replica, step_s, ridge_tokens, computed_tokens, requests_per_day, most_by_residence, tpot_s, warm_s, partial_s, cold_s, chunk_tokens_most, prefill_busy_s, queue_s, accepted_per_month, decode_busy_s, reachable, residence_s, split_could_pay, busy_s, utilisation, most_by_memory, in_flight, most_by_time, most_per_replica, wall, replicas_peak, gpus_mean, gpus_peak, gpus_with_failure, load, cost_month_fixed, cost_month, ttft_p50_s, ttft_p95_s, ttft_p99_s, cost_per_1k_accepted};
 const QUANTITIES = [
 ["weights_bytes", "bytes", "parameters times their width.", "parameters * weight_bits / 8", ["parameters", "weight_bits"]],
 ["kv_bytes_per_token", "bytes", "a key and a value for each layer and head (Kwon et al., \"PagedAttention\", 2023).", "2 * layers * kv_heads * head_dim * kv_bits / 8", ["layers", "kv_heads", "head_dim", "kv_bits"]],
@@ -325,6 +350,7 @@ const QUANTITIES = [
 ["requests_per_developer_s", "requests/s", "of one developer who is typing.", "keys_per_hour * requests_per_key / 3600", ["keys_per_hour", "requests_per_key"]],
 ["kv_room_bytes", "bytes", "what of a replica's memory is left for keys and values; reserved_bytes is of one GPU.", "gpus_per_replica * (gpu_memory_bytes * memory_share - reserved_bytes) - weights_bytes", ["gpus_per_replica", "gpu_memory_bytes", "memory_share", "weights_bytes", "reserved_bytes"]],
 ["read_bytes", "bytes", "weights that one step reads; of a mixture of experts no more than its batch can touch.", "weights_bytes * min(1, active_parameters * batch / parameters)", ["weights_bytes", "active_parameters", "parameters", "batch"]],
+["hand_over_s", "s", "that a whole prompt's keys and values are under way to another server.", "prompt_tokens * kv_bytes_per_token / hand_over_bytes_per_s", ["prompt_tokens", "kv_bytes_per_token", "hand_over_bytes_per_s"]],
 ["kv_bytes_per_session", "bytes", "keys and values of one session.", "session_tokens * kv_bytes_per_token", ["session_tokens", "kv_bytes_per_token"]],
 ["prefill_tokens_per_s", "tokens/s", "that a replica can take in; arithmetic binds (roofline).", "gpus_per_replica * gpu_flops * prefill_efficiency / flop_per_token", ["gpus_per_replica", "gpu_flops", "prefill_efficiency", "flop_per_token"]],
 ["partial_tokens", "tokens", "computed where only what a repository shares is there.", "max(prompt_tokens - shared_tokens, warm_tokens)", ["prompt_tokens", "shared_tokens", "warm_tokens"]],
@@ -333,6 +359,7 @@ const QUANTITIES = [
 ["sessions_per_gpu", "sessions", "that lie in the memory of one GPU at once.", "kv_room_bytes / kv_bytes_per_session / gpus_per_replica", ["kv_room_bytes", "kv_bytes_per_session", "gpus_per_replica"]],
 ["remembered_per_replica", "sessions", "in GPU memory and in the host's, which a replica still knows.", "(kv_room_bytes + host_bytes_per_gpu * gpus_per_replica) / kv_bytes_per_session", ["kv_room_bytes", "host_bytes_per_gpu", "gpus_per_replica", "kv_bytes_per_session"]],
 ["step_s", "s", "one decoding step of a whole batch; reading weights and caches binds, or arithmetic where the batch is large (roofline).", "max((read_bytes + batch * kv_bytes_per_session) / (gpus_per_replica * gpu_bandwidth * decode_efficiency), batch * flop_per_token / (gpus_per_replica * gpu_flops * prefill_efficiency)) + step_overhead_s", ["read_bytes", "batch", "kv_bytes_per_session", "gpus_per_replica", "gpu_bandwidth", "decode_efficiency", "flop_per_token", "gpu_flops", "prefill_efficiency", "step_overhead_s"]],
+["ridge_tokens", "tokens", "of a step whose arithmetic takes as long as reading the weights (roofline); in smaller steps prompts cost more.", "read_bytes / (gpus_per_replica * gpu_bandwidth * decode_efficiency) * prefill_tokens_per_s", ["read_bytes", "gpus_per_replica", "gpu_bandwidth", "decode_efficiency", "prefill_tokens_per_s"]],
 ["computed_tokens", "tokens", "computed for one request on average.", "warm_share * warm_tokens + partial_share * partial_tokens + (1 - warm_share - partial_share) * prompt_tokens", ["warm_share", "warm_tokens", "partial_share", "partial_tokens", "prompt_tokens"]],
 ["requests_per_day", "requests", "of a working day.", "mean_rate * 86400", ["mean_rate"]],
 ["most_by_residence", "requests/s", "of one replica, by the developers whose prefix it remembers; nobody need be remembered where that is 0.", "remembered_per_replica / remembered_per_developer * requests_per_developer_s", ["remembered_per_replica", "requests_per_developer_s", "remembered_per_developer"]],
@@ -340,12 +367,14 @@ const QUANTITIES = [
 ["warm_s", "s", "first token where the session's prefix is there and nobody waits.", "network_s + overhead_s + warm_tokens / prefill_tokens_per_s + step_s", ["network_s", "overhead_s", "warm_tokens", "prefill_tokens_per_s", "step_s"]],
 ["partial_s", "s", "first token where only the shared part is there and nobody waits.", "network_s + overhead_s + partial_tokens / prefill_tokens_per_s + step_s", ["network_s", "overhead_s", "partial_tokens", "prefill_tokens_per_s", "step_s"]],
 ["cold_s", "s", "first token where nothing is there and nobody waits.", "network_s + overhead_s + prompt_tokens / prefill_tokens_per_s + step_s", ["network_s", "overhead_s", "prompt_tokens", "prefill_tokens_per_s", "step_s"]],
+["chunk_tokens_most", "tokens", "of a prompt in one step, at most, so that no answer beside it pauses too long (Agrawal et al., \"Sarathi-Serve\", 2024).", "max(0, pause_objective_s - step_s) * prefill_tokens_per_s", ["pause_objective_s", "step_s", "prefill_tokens_per_s"]],
 ["prefill_busy_s", "s", "of a replica, for one request's prompt.", "computed_tokens / prefill_tokens_per_s", ["computed_tokens", "prefill_tokens_per_s"]],
 ["queue_s", "s", "mean residual of the prompt that is being computed when another comes: E[S²] / 2 E[S] (Pollaczek-Khinchine), and of a step.", "(warm_share * warm_tokens ** 2 + partial_share * partial_tokens ** 2 + (1 - warm_share - partial_share) * prompt_tokens ** 2) / (2 * computed_tokens) / prefill_tokens_per_s + step_s / 2", ["computed_tokens", "warm_share", "warm_tokens", "partial_share", "partial_tokens", "prompt_tokens", "prefill_tokens_per_s", "step_s"]],
 ["accepted_per_month", "tokens", "accepted in a month.", "requests_per_day * working_days * shown_share * acceptance * output_tokens", ["requests_per_day", "working_days", "shown_share", "acceptance", "output_tokens"]],
 ["decode_busy_s", "s", "of a replica, for one request's answer, when its batch is full.", "output_tokens * tpot_s / batch", ["output_tokens", "tpot_s", "batch"]],
 ["reachable", "1 or 0", "whether `objective_share` of first tokens come in time where nobody ever waits.", "1.0 if 0.0 <= 1 - objective_share else 0.0", ["objective_s", "objective_share", "warm_share", "warm_s", "partial_share", "partial_s", "cold_s"]],
 ["residence_s", "s", "of a request in a replica, without its way.", "warm_share * warm_s + partial_share * partial_s + (1 - warm_share - partial_share) * cold_s - network_s + output_tokens * tpot_s", ["warm_share", "warm_s", "partial_share", "partial_s", "cold_s", "network_s", "output_tokens", "tpot_s"]],
+["split_could_pay", "1 or 0", "whether steps short enough for answers waste arithmetic, and a prompt still comes over in time (Zhong et al., \"DistServe\", 2024).", "1.0 if (chunk_tokens_most > 0 and chunk_tokens_most < ridge_tokens) and cold_s + hand_over_s <= objective_s else 0.0", ["chunk_tokens_most", "ridge_tokens", "cold_s", "hand_over_s", "objective_s"]],
 ["busy_s", "s", "of a replica, for one request.", "prefill_busy_s + decode_busy_s", ["prefill_busy_s", "decode_busy_s"]],
 ["utilisation", "share", "of its time that a replica may be busy, so that queues leave `objective_share` in time (where that can be at all).", "the greatest that holds, by halving", ["objective_s", "objective_share", "most_utilisation", "reachable", "warm_share", "warm_s", "partial_share", "partial_s", "cold_s", "queue_s"]],
 ["most_by_memory", "requests/s", "of one replica, by the sessions that its memory holds while they run (Little).", "kv_room_bytes / kv_bytes_per_session / residence_s", ["kv_room_bytes", "kv_bytes_per_session", "residence_s"]],

@@ -25,12 +25,12 @@ const commands = {
     page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
     await page.goto(url, { waitUntil: 'domcontentloaded' });
     await page.waitForFunction(
-      ([selector, wanted]) => document.querySelectorAll(`${selector} .jp-Cell .cm-content`).length >= wanted, [PANEL, cells], { timeout: 60_000 },
+      ([selector, wanted]) => document.querySelectorAll(`${selector} .jp-Cell .cm-content`).length >= wanted, [PANEL, cells], { timeout: 180_000 },
     );
   },
   // Into the text of a cell, behind its last character.
   async focus({ cell }) {
-    await page.click(`${PANEL} .jp-Cell >> nth=${cell} >> .cm-content`, { timeout: 30_000 });
+    await page.click(`${PANEL} .jp-Cell >> nth=${cell} >> .cm-content`, { timeout: 180_000 });
     await page.keyboard.press('Control+End');
   },
   // What the notebook in front holds: the type and the text of each cell.

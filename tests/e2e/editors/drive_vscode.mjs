@@ -21,11 +21,11 @@ const commands = {
     });
     page = context.pages()[0] ?? (await context.newPage());
     await page.goto(url, { waitUntil: 'domcontentloaded' });
-    await page.waitForSelector('.monaco-editor .view-line', { timeout: 60_000 });
+    await page.waitForSelector('.monaco-editor .view-line', { timeout: 180_000 });
   },
   reload: async () => {
     await page.reload({ waitUntil: 'domcontentloaded' });
-    await page.waitForSelector('.monaco-editor .view-line', { timeout: 60_000 });
+    await page.waitForSelector('.monaco-editor .view-line', { timeout: 180_000 });
   },
   // Not by a click: on a busy machine something may lie over the text for a while.
   focus: () =>
@@ -33,18 +33,18 @@ const commands = {
       const input = document.querySelector(selector);
       input?.focus();
       return input !== null && document.activeElement === input;
-    }, INPUT, { timeout: 60_000 }).then(() => null),
+    }, INPUT, { timeout: 180_000 }).then(() => null),
   // Into the text of the first cell of the notebook that is open.
   cell: async () => {
-    await page.click('.notebookOverlay .code-cell-row .view-line', { timeout: 60_000 });
+    await page.click('.notebookOverlay .code-cell-row .view-line', { timeout: 180_000 });
   },
   palette: ({ shown }) =>
     page.waitForFunction((wanted) => {
       const widget = document.querySelector('.quick-input-widget');
       return (widget !== null && widget.offsetParent !== null) === wanted;
-    }, shown, { timeout: 60_000 }).then(() => null),
+    }, shown, { timeout: 180_000 }).then(() => null),
   // The palette's first row is this one.
-  picked: ({ text }) => page.locator('.quick-input-list .monaco-list-row').first().filter({ hasText: text }).waitFor({ timeout: 60_000 }),
+  picked: ({ text }) => page.locator('.quick-input-list .monaco-list-row').first().filter({ hasText: text }).waitFor({ timeout: 180_000 }),
   // What the palette, or a menu in its place, offers: the text of each row.
   rows: () => page.evaluate(() => [...document.querySelectorAll('.quick-input-list .monaco-list-row')].map((row) => row.textContent)),
   press: async ({ keys }) => {
@@ -132,7 +132,7 @@ const commands = {
   active: () => page.evaluate(() => document.activeElement?.closest('.editor-instance')?.querySelector('.view-lines')?.textContent.replaceAll('\u00a0', ' ') ?? ''),
   // The button of the editor for workspace trust.
   trust: async () => {
-    await page.locator('.workspace-trust-editor .workspace-trust-buttons-row .monaco-button', { hasText: /^Trust/ }).first().click({ timeout: 60_000 });
+    await page.locator('.workspace-trust-editor .workspace-trust-buttons-row .monaco-button', { hasText: /^Trust/ }).first().click({ timeout: 180_000 });
   },
   // Name of the file that the active tab shows.
   tab: () => page.evaluate(() => document.querySelector('.tab.active')?.getAttribute('data-resource-name') ?? ''),

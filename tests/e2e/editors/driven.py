@@ -1,8 +1,9 @@
 """Each editor behind the same few methods, with the same text, so that one test can drive them all.
 
 What every class here has: `type` and `press` (tmux's names of keys), `buffer`, `caught_up` (returns when every key so far has done
-what it does), `says` (what the editor tells somebody who asks how Foretype is), `complaints` (what it told unasked), `close`, and
-`left` and `right`, the text around the cursor at the start.
+what it does), `says` (what the editor tells somebody who asks how Foretype is), `complaints` (what it told unasked), `close`,
+`missing` (why it cannot be tried here, else None), `left` and `right`, the text around the cursor at the start, and
+`own_indentation`, whether it takes the blanks of a suggestion for those that were typed.
 """
 
 import shlex
@@ -12,7 +13,7 @@ from e2e.editors import vscode_support
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 # Neovim's own words about a large file, and about a terminal that was slow to tell its background on a busy machine.
 NEOVIMS_OWN = ("'redrawtime' exceeded", "E1568: Terminal did not respond")
 SOURCE = "import os\n\n\ndef total(values, start=0):\n    result = start\n\n\ndef last(items):\n    return items[-1]\n"

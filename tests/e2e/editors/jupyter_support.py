@@ -14,9 +14,9 @@ from e2e.editors.session_support import Tapped, tapping
 from e2e.editors.terminal_support import DEADLINE_S, ROOT, environment
 from e2e.lsp_support import server_command
 from foretype_lsp.documents.documents import Documents
+from foretype_lsp.documents.notebook_messages import DidChangeNotebook, DidOpenNotebook
 from foretype_lsp.documents.notebooks import Notebooks
 from foretype_lsp.messages import read
-from foretype_lsp.notebook_messages import DidChangeNotebook, DidOpenNotebook
 
 MODULES = ROOT / "editors" / "jupyter"
 VENV = Path(os.environ.get("FORETYPE_JUPYTER") or ROOT / ".venv-jupyter")
@@ -227,7 +227,7 @@ class Page:
         self.do("close")
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(20)
+        self._process.wait(180)
 
 
 class Lab:

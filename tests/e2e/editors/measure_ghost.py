@@ -353,6 +353,8 @@ def main():
             finally:
                 editor.close()
         seen = [sample for sample in taken if sample.taken_ms is not None and not sample.before]
+        if not seen:
+            sys.exit(f"{len(taken)} lines were typed in {options.editor}, and nothing was shown after a last key")
         made = list(explained(Path(name) / "tap.jsonl", spans.asked(), seen))
     by_stage = zip(*(one.stages_ms for one in made), strict=True)
     shown = sorted(sample.taken_ms for sample in seen)

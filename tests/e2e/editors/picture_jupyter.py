@@ -1,4 +1,4 @@
-"""Make the picture of docs/editors.md: a notebook in JupyterLab with a suggestion of the shipped model.
+"""Make the picture of docs/notebooks.md: a notebook in JupyterLab with a suggestion of the shipped model.
 
 python tests/e2e/editors/picture_jupyter.py docs/jupyter.png
 """

@@ -27,7 +27,7 @@ TYPED = [
     "os.path.join(",
 ]
 LAST = "x"
-PATIENCE_S = 20.0
+PATIENCE_S = 180.0
 
 
 def tapping(file: Path, command):

@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-DEADLINE_S = 30.0
+DEADLINE_S = 180.0
 ASK_TIMEOUT_S = 8.0  # longer than the longest wait inside a question
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"neovim": "nvim", "neovim-old": "nvim", "helix": "hx"}

@@ -287,7 +287,7 @@ def test_two_notebooks_on_one_kernel_are_two(lab, page):
     second = next(NAMES)
     made = json.dumps({"path": second, "name": second, "type": "notebook", "kernel": {"id": kernel}}).encode()
     request = urllib.request.Request(f"{lab.jupyter.url}api/sessions?token={TOKEN}", data=made, method="POST")
-    urllib.request.urlopen(request, timeout=10).close()
+    urllib.request.urlopen(request, timeout=180).close()
     (lab.jupyter.work / second).write_text(notebook("y = 2"))
     page.execute("docmanager:open", path=second)
     page.until(lambda: page.cells() == [("code", "y = 2")], "the second is in front")
@@ -335,31 +335,31 @@ def test_who_is_not_known_gets_no_connection(lab, query):
 
 def test_a_page_from_elsewhere_gets_no_connection_with_the_users_cookie(lab):
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar := CookieJar()))
-    opener.open(f"{lab.jupyter.url}lab?token={TOKEN}", timeout=10).close()
+    opener.open(f"{lab.jupyter.url}lab?token={TOKEN}", timeout=180).close()
     cookie = {"Cookie": "; ".join(f"{one.name}={one.value}" for one in jar)}
     url = f"ws://127.0.0.1:{lab.jupyter.port}{BASE}foretype/ws"
     assert refused(url, **cookie, Origin="http://evil.example") == 403
     with connect(
         url, additional_headers={**cookie, "Origin": f"http://127.0.0.1:{lab.jupyter.port}"}, proxy=None
     ) as it:
-        assert json.loads(it.recv(timeout=20))["method"] == "foretype/hello"
+        assert json.loads(it.recv(timeout=180))["method"] == "foretype/hello"
 
 
 def refused(url, **headers):
     """The status by which a connection is refused."""
     with pytest.raises(InvalidStatus) as refused:
-        connect(url, additional_headers=headers, proxy=None, open_timeout=10)
+        connect(url, additional_headers=headers, proxy=None, open_timeout=180)
     return refused.value.response.status_code
 
 
 def test_who_has_the_token_gets_one_and_may_not_end_the_server(lab):
     with connect(f"ws://127.0.0.1:{lab.jupyter.port}{BASE}foretype/ws?token={TOKEN}", proxy=None) as it:
-        hello = json.loads(it.recv(timeout=20))
+        hello = json.loads(it.recv(timeout=180))
         assert hello["method"] == "foretype/hello" and hello["params"]["rootUri"] == lab.jupyter.work.as_uri()
         it.send(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "shutdown"}))
         it.send("no JSON")
         it.send(json.dumps({"jsonrpc": "2.0", "id": "a", "method": "foretype/status", "params": {}}))
-        answers = [json.loads(it.recv(timeout=20)) for _ in range(3)]
+        answers = [json.loads(it.recv(timeout=180)) for _ in range(3)]
     assert [answer.get("error", {}).get("code") for answer in answers] == [-32601, -32600, None]
     assert answers[2]["id"] == "a" and answers[2]["result"]["version"]
 
@@ -370,7 +370,7 @@ def test_out_of_the_box_the_server_of_its_own_environment_is_started_with_the_us
     page = Page(jupyter)
     try:
         page.open("a.ipynb", "value = ")
-        end_s = time.monotonic() + 60
+        end_s = time.monotonic() + 180
         while page.ghost() == "" and time.monotonic() < end_s:
             page.type("1")
             page.press("Backspace")

@@ -70,7 +70,7 @@ class InNotebook(Session):
         before = self._editor.ghost()
         self._editor.press("Tab")
         line = self.left.rpartition("\n")[2]
-        end_s = time.monotonic() + 20
+        end_s = time.monotonic() + 180
         while True:
             text = self._editor.buffer()
             blanks = [(self.left + " " * count, self.right) for count in range(5)] if not line.strip() else []

@@ -7,7 +7,32 @@ from e2e.lsp_support import SOURCE, server_command
 MISSING = Neovim.missing()
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
-INDENTS = "vim.opt.autoindent = true"
+CONFIG = """
+vim.opt.autoindent = true
+local defer = vim.defer_fn
+vim.g.own_timers, vim.g.own_timers_ended = true, 0
+vim.defer_fn = function(run, ms)  -- Neovim's delay before it asks by itself, and nothing else of these tests, is 200 ms
+  if ms ~= 200 then
+    return defer(run, ms)
+  end
+  return defer(function()
+    if vim.g.own_timers then
+      run()
+    end
+    vim.g.own_timers_ended = vim.g.own_timers_ended + 1
+  end, ms)
+end
+"""
+
+
+NOTHING_IS_ASKED = """(function()
+    local client = vim.lsp.get_clients()[1]
+    vim.kept_request = client.request
+    client.request = function(self, method, ...)
+        return method ~= 'textDocument/inlineCompletion' and vim.kept_request(self, method, ...)
+    end
+    return true
+end)()"""
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +40,7 @@ def started(served, tmp_path_factory):
     """One start for all tests of this file."""
     folder = tmp_path_factory.mktemp("neovim")
     command = server_command("--gateway", served.url, log=folder / "lsp.log")
-    with Neovim(folder, SOURCE, command, config=INDENTS) as it:
+    with Neovim(folder, SOURCE, command, config=CONFIG) as it:
         it.until_ready()
         yield it
 
@@ -37,6 +62,29 @@ def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
     assert neovim.complaints() == [""]
 
 
+def test_the_plugin_asks_by_itself_and_the_timer_of_neovim_asks_nothing_twice(neovim):
+    neovim.offered()  # by now Neovim has asked in this buffer
+    neovim.ask("(function() vim.g.own_timers = false return true end)()")
+    try:
+        neovim.type("x = ")
+        neovim.until(lambda _: "scripted" in neovim.ghost())
+    finally:
+        neovim.ask("(function() vim.g.own_timers = true return true end)()")
+    ended = neovim.ask("vim.g.own_timers_ended")
+    neovim.type("y = ")
+    neovim.until(lambda _: "scripted" in neovim.ghost())
+    neovim.until(lambda _: neovim.ask("vim.g.own_timers_ended") > ended)
+    asked = questions(neovim)
+    neovim.ask("(function() vim.cmd('doautocmd CursorMovedI') return true end)()")
+    neovim.until(lambda _: neovim.ask("vim.g.own_timers_ended") > ended + 1)
+    assert questions(neovim) <= asked + 1, "Neovim's own timer asked the same again"
+
+
+def questions(neovim):
+    """How many have ended."""
+    return sum(neovim.status()["counts"][name] for name in ("answered", "superseded", "cancelled", "stale"))
+
+
 def test_several_lines_are_shown_and_accepted_at_once(neovim):
     neovim.press("G")
     neovim.type("odef g(b):\n")  # Neovim indents the line
@@ -50,7 +98,7 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
 
 def test_what_was_typed_through_before_the_next_answer_is_not_left_behind(neovim):
     neovim.offered()
-    neovim.type("val")  # within the 200 ms that Neovim waits before it asks again
+    neovim.type("val")  # before it is asked again
     neovim.press("Tab")
     neovim.until(lambda _: "scripted" in neovim.buffer())
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
@@ -98,11 +146,15 @@ def test_keys_of_the_completion_menu_are_its_own(neovim):
 
 def test_what_was_typed_away_from_is_hidden_and_tab_is_a_tab(neovim):
     neovim.offered()
-    neovim.type("X")
-    neovim.until("value = X")
-    assert neovim.ghost() == ""
-    neovim.press("Tab")
-    neovim.until(lambda _: "X " in neovim.buffer())
+    neovim.ask(NOTHING_IS_ASKED)
+    try:
+        neovim.type("X")
+        neovim.until("value = X")
+        neovim.until(lambda _: neovim.ghost() == "")
+        neovim.press("Tab")
+        neovim.until(lambda _: "X " in neovim.buffer())
+    finally:
+        neovim.ask("(function() vim.lsp.get_clients()[1].request = vim.kept_request return true end)()")
     assert neovim.buffer() == SOURCE + "    value = X   "
 
 

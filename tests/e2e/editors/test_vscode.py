@@ -51,7 +51,7 @@ def vscode(chatting, tmp_path_factory):
         yield it
     finally:
         it.close()
-    end_s = time.monotonic() + 20
+    end_s = time.monotonic() + 180
     while running(folder) and time.monotonic() < end_s:
         time.sleep(0.1)
     assert running(folder) == []

@@ -26,7 +26,7 @@ SETTINGS = {
 }
 ASK, SHOWN, ENDED = "textDocument/copilotInlineEdit", "textDocument/didShowInlineEdit", "foretype/nextEditEnded"
 ACCEPT, JUMPED = "foretype.nextEdit.accept", "foretype/nextEditJumped"
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 STARTS_S = 120.0
 FILL = "".join(f"    step_{i} = factor * {i}\n" for i in range(60))
 NEAR = "def scale(values, factor):\n    count = len(values)\n    print(count)\n    return factor\n"
@@ -393,6 +393,15 @@ def test_next_edit_10_everything_is_reached_by_the_keyboard_alone(window):
     window.until(lambda: window.pieces(FAR_LINE) != [], "it is there")
     window.press("Alt+j")
     window.saves(FAR.replace("count", "total"))
+
+
+def test_next_edit_10_the_palette_dismisses_it_too(window):
+    window.open(FAR)
+    window.rename()
+    window.until(lambda: window.hint() != "", "the hint")
+    window.run("Dismiss the Next Edit")
+    window.until(lambda: window.drawn() == [], "it is gone")
+    window.until(lambda: window.ends() == "rejected", "it was refused")
 
 
 def test_next_edit_11_no_tail_is_doubled_and_no_mark_is_left(window):

@@ -33,7 +33,7 @@ const commands = {
     await page.goto(url, { waitUntil: 'commit' });
   },
   // Milliseconds since the page was opened at which a frame showed this; null if it never did.
-  shown: ({ selector, timeout = 10_000 }) =>
+  shown: ({ selector, timeout = 120_000 }) =>
     page.waitForFunction(
       (wanted) => document.querySelector(wanted)?.textContent.trim() && performance.now(), selector, { timeout, polling: 'raf' },
     ).then((handle) => handle.jsonValue(), () => null),
@@ -44,6 +44,7 @@ const commands = {
       await page.keyboard.press(key);
     }
   },
+  click: ({ selector }) => page.click(selector),
   type: ({ text, delay = 0 }) => page.keyboard.type(text, { delay }),
   screenshot: ({ path }) => page.screenshot({ path }).then(() => path),
   axe: async () => {

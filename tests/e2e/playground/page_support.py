@@ -45,20 +45,20 @@ class Page:
         self.do("press", keys=keys)
 
     def until(self, expression, wanted=True):
-        end_s = time.monotonic() + 20
+        end_s = time.monotonic() + 180
         while (got := self.evaluate(expression)) != wanted:
             assert time.monotonic() < end_s, f"{expression} is {got!r}, not {wanted!r}"
             time.sleep(0.02)
 
     def text(self):
-        """What the editor holds, ghost text left out."""
+        """What the editor holds, on the screen, without what is only drawn there."""
         return self.evaluate(
             "[...document.querySelectorAll('.cm-line')].map((line) => { const copy = line.cloneNode(true);"
-            " copy.querySelectorAll('.ghost').forEach((one) => one.remove()); return copy.textContent; }).join('\\n')"
+            " copy.querySelectorAll('.ghost, .next-new, .next-way').forEach((one) => one.remove()); return copy.textContent; }).join('\\n')"
         )
 
     def close(self):
         self.do("close")
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(20)
+        self._process.wait(180)

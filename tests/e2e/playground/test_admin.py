@@ -2,21 +2,12 @@
 
 import pytest
 from e2e.playground.admin_support import WEEK, served
-from e2e.playground.page_support import MISSING, Page
+from e2e.playground.page_support import MISSING
 
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(600)]
 
 HEAD = "(document.querySelector('#part h1')?.textContent ?? '')"
 PAGES = ("Status", "Fleet", "Experiments", "Reports", "Keys", "Usage")
-
-
-@pytest.fixture(scope="module")
-def page():
-    it = Page()
-    try:
-        yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture(scope="module")

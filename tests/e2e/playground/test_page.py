@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from e2e.lsp_support import gateway
-from e2e.playground.page_support import MISSING, Page
+from e2e.playground.page_support import MISSING
 
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
@@ -17,15 +17,6 @@ TOKEN = "let-me-in-please"
 
 
 GHOST = "(document.querySelector('.ghost')?.textContent ?? '')"
-
-
-@pytest.fixture(scope="module")
-def page():
-    it = Page()
-    try:
-        yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture(scope="module")

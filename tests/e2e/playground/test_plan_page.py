@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from e2e.playground.page_support import MISSING, Page
+from e2e.playground.page_support import MISSING
 from foretype_plan.page import page as page_of
 from foretype_plan.scenario import Scenario, values
 from foretype_plan.sheet import evaluate
@@ -12,15 +12,6 @@ from foretype_plan.sheet import evaluate
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
 TILES = "document.querySelectorAll('#tiles div').length"
-
-
-@pytest.fixture(scope="module")
-def page():
-    it = Page()
-    try:
-        yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +41,8 @@ def test_two_hundred_plans_are_the_same_in_both_places(page, url):
             "objective_s": draw.uniform(0.03, 5),
             "batch": float(draw.randint(1, 64)),
             "gpu_bandwidth": draw.uniform(0.3e12, 8e12),
+            "pause_objective_s": draw.uniform(0.002, 0.1),
+            "hand_over_bytes_per_s": 10 ** draw.uniform(8, 11),
             "draft_tokens": float(draw.randint(0, 8)),
             "draft_acceptance": draw.choice([0.0, 0.6, 1.0]),
         }

@@ -52,7 +52,7 @@ def open_tracing(
 
 
 def check_tracing(environ: Mapping[str, str], endpoint: str | None = None) -> bool:
-    """Whether traces are asked for, by who has everything that they need. Raises TracingError where something is missing."""
+    """Whether traces are asked for and everything they need is installed. Raises TracingError where something is missing."""
     asked = {name.strip().lower() for name in environ.get("OTEL_TRACES_EXPORTER", "").split(",")}
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or (endpoint is None and "otlp" not in asked):
         return False

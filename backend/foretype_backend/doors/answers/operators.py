@@ -8,7 +8,7 @@ from foretype_context.prompt.segments import Scope
 
 from foretype_backend.doors.answers.probes import EngineFigures
 
-__all__ = ["Cached", "Purge", "Status"]
+__all__ = ["Cached", "FleetSignals", "Purge", "Status"]
 
 
 class PoolStatus(TypedDict):
@@ -24,6 +24,7 @@ class PoolStatus(TypedDict):
     decisions: dict[str, dict[str, int]]
     engine: EngineFigures
     replicas: int
+    membership: NotRequired[MembershipStatus]
 
 
 class ChatTemplate(TypedDict):
@@ -67,6 +68,72 @@ class Status(TypedDict):
     retention: list[KeptTelemetry]
     other_rungs: NotRequired[int]
     workers: NotRequired[int]
+
+
+class FirstTokens(TypedDict):
+    """Milliseconds, of the last few thousand answers."""
+
+    p50: float
+    p99: float
+
+
+class RevisionSignals(TypedDict):
+    """Counts since the gateway's start; `failed` by the replica that was asked, another one may have answered."""
+
+    shown: int
+    accepted: int
+    cancelled: int
+    syntax_errors: int
+    requests: int
+    failed: int
+    ttft_ms: FirstTokens
+
+
+class PoolSignals(TypedDict):
+    """`kv_use`: mean over the replicas that say; `predicted_p99_ms`: of the worst class somebody waits for; null where not known."""
+
+    queued_uncached_tokens: int
+    running: int
+    kv_use: float | None
+    predicted_p99_ms: float | None
+    replicas: int
+    revisions: dict[str, RevisionSignals]
+
+
+class FleetSignals(TypedDict):
+    """By pool."""
+
+    fast: PoolSignals
+    quality: NotRequired[PoolSignals]
+    block: NotRequired[PoolSignals]
+    next_edit: NotRequired[PoolSignals]
+
+
+class MemberStatus(TypedDict):
+    """Where an announced replica stands; `in_flight` of one that has joined."""
+
+    replica: str
+    phase: str
+    standing: str
+    revision: str
+    region: str
+    in_flight: int
+    reason: str
+
+
+class RefusedReplica(TypedDict):
+    replica: str
+    why: str
+    reason: str
+
+
+class MembershipStatus(TypedDict):
+    """`failure`: why the directory is not believed now; `age_s`: since it was."""
+
+    members: list[MemberStatus]
+    refused: list[RefusedReplica]
+    failure: str
+    age_s: float
 
 
 class CachedDocument(TypedDict):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from foretype_context.edits.evidence import Evidence
 from foretype_context.prompt.profile import Stop
 from foretype_context.prompt.segments import Kind, Scope, Source
 
-__all__ = ["FinishedText", "Login", "LoginCode", "PlannedPrompt"]
+__all__ = ["FinishedText", "Login", "LoginCode", "OfferedEdit", "PlannedPrompt"]
 
 
 class LoginCode(TypedDict):
@@ -66,3 +67,21 @@ class FinishedText(TypedDict):
     text: str
     replaces: int
     reason: str | None
+
+
+class PlaceAndText(TypedDict):
+    """Code points of the text as it is now; where only the place is known, nothing changes there."""
+
+    start: int
+    end: int
+    text: str
+    evidence: Evidence
+    left: int
+    jump_only: bool
+
+
+class OfferedEdit(TypedDict):
+    """The next edit; None is silence, and where `wait_ms` is above zero so much longer of it, after which it may be asked again."""
+
+    edit: PlaceAndText | None
+    wait_ms: float

@@ -25,11 +25,11 @@ class EmbeddedConfig:
         max_sequences: requests computed at once.
         max_overtakes: how often short requests may get ahead of a long one.
         head_start_tokens: tokens that such a short request produces before the long one goes on.
-        threads: inference threads; None takes half of the cores, since the editor needs the others.
+        threads: inference threads. Unset: half of the cores, since the editor needs the others.
         nice: added to the niceness of the process.
         prompt_lookup_tokens: tokens drafted from the prompt itself per step; 0 switches it off.
-        prepared_dir: where models are kept as the library makes them out of their files, so that the next start is faster; None
-            keeps none.
+        prepared_dir: where models are kept as the library makes them out of their files, so that the next start is faster. Unset:
+            `engine` in the user's cache directory.
         start_timeout_s: a model that is not loaded by then failed to start.
         hang_s: silence, with requests running, after which the process is ended and started again.
         restart_wait_s: how long a request waits for an engine that is starting again.

@@ -64,6 +64,7 @@ class EmbeddedEngine:
     def __init__(self, config: EmbeddedConfig) -> None:
         self._config = config
         self._process: EngineProcess | None = None
+        self._begun: EngineProcess | None = None
         self._ready: Ready | None = None
         self._ready_again = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
@@ -87,11 +88,16 @@ class EmbeddedEngine:
 
     # Life
 
+    def use(self, begun: EngineProcess) -> None:
+        """Start with a process that was begun already; from now on it is this engine's to close."""
+        self._begun = begun
+
     async def start(self) -> None:
         if self._supervisor is not None:
             return
+        begun, self._begun = self._begun, None
         try:
-            process, ready = await EngineProcess.open(self._config)
+            process, ready = await EngineProcess.open(self._config, begun)
         except EngineStartError as error:
             self._last_error = str(error)
             raise EngineUnavailableError(str(error)) from None
@@ -104,10 +110,13 @@ class EmbeddedEngine:
             supervisor.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await supervisor
-        process, self._process = self._process, None
-        if process is not None:
-            await process.close()
-        self._fail_all("the engine was closed")
+        mine = (self._process, self._begun)
+        self._process = self._begun = None
+        for process in mine:
+            if process is not None:
+                await process.close()
+        self._last_error = "the engine was closed"
+        self._fail_all(self._last_error)
 
     async def ready(self) -> None:
         if self._process is None:
@@ -121,7 +130,8 @@ class EmbeddedEngine:
             reason = await self._watch(process)
             self._process = None
             self._ready_again.clear()
-            self._fail_all(f"{reason}; it is started again, retry")
+            self._last_error = f"{reason}; it is started again, retry"
+            self._fail_all(self._last_error)
             self._restarts += 1
             self._load = EngineLoad()
             _logger.error("%s; starting it again", reason)
@@ -314,11 +324,15 @@ class EmbeddedEngine:
 
     # Questions
 
+    @property
+    def restarts(self) -> int:
+        return self._restarts + self._pipeline_restarts
+
     def statistics(self) -> EngineStatistics:
         return EngineStatistics(
             running=self._load.running,
             waiting=self._load.waiting,
-            restarts=self._restarts + self._pipeline_restarts,
+            restarts=self.restarts,
             prompt_tokens=self._prompt_tokens,
             cached_tokens=self._cached_tokens,
             generated_tokens=self._generated_tokens,

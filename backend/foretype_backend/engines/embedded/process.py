@@ -29,17 +29,18 @@ _WORKER = "foretype_backend.engines.embedded.worker"
 
 
 class EngineProcess:
-    """One run of the process. Make it with `open`."""
+    """One run of the process. Make it with `open`, or with `begin` before its model is known."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._decoder = FrameDecoder()
         self._last_lines: deque[str] = deque(maxlen=20)
         self._log_task = asyncio.create_task(self._log(), name="embedded engine log")
+        self._configured = False
 
     @classmethod
-    async def open(cls, config: EmbeddedConfig) -> tuple[EngineProcess, Ready]:
-        """Start the process and wait until its model is loaded. Raises EngineStartError."""
+    async def begin(cls) -> EngineProcess:
+        """Start the process, which imports its libraries while nobody has told it a model yet: a quarter of a second."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # `-m` would import from the working directory first, which may be a repository and hold anything
@@ -51,7 +52,12 @@ class EngineProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        self = cls(process)
+        return cls(process)
+
+    @classmethod
+    async def open(cls, config: EmbeddedConfig, begun: EngineProcess | None = None) -> tuple[EngineProcess, Ready]:
+        """Start the process, or go on with one that was begun, and wait until its model is loaded. Raises EngineStartError."""
+        self = begun or await cls.begin()
         try:
             return self, await self._handshake(config)
         except BaseException:
@@ -59,6 +65,7 @@ class EngineProcess:
             raise
 
     async def _handshake(self, config: EmbeddedConfig) -> Ready:
+        self._configured = True
         self.send(
             Configure(
                 model=str(config.model.absolute()),
@@ -130,12 +137,12 @@ class EngineProcess:
         return f"the engine process ended with code {code}{hint}{last}"
 
     async def close(self) -> None:
-        """End the process: the end of its input first, then a kill. Safe to call twice."""
+        """End the process: the end of its input first, then a kill; one that has no model yet at once. Safe to call twice."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self._process.returncode is None:
             try:
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(1 if self._configured else 0):
                     await self._process.wait()
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):

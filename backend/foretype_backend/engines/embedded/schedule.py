@@ -1,15 +1,16 @@
 """What the engine's process does next: a scheduler over a pipeline that runs requests first come, first served.
 
 Pure: no clock, no engine, no thread. Events are method calls, each returns the actions that the process must carry out in
-order. The rules exist because of what was measured on the pipeline (design, section 8):
+order. The rules exist because of what was measured on the pipeline:
 
 - *One long prefill at a time, in chunks.* A step computes at most `chunk_tokens`; the oldest prefill takes the whole budget,
   so a second one in the pipeline could only wait there. Short ones that fit into one step together go together.
-- *Preemption.* A request whose prompt is cached but for one chunk, or of a higher class, does not wait behind a long
+- *Preemption.* A request with all but one chunk of its prompt cached, or of a higher class, does not wait behind a long
   prefill: the long one is cancelled (its finished chunks stay cached), one step reaps it, the short one is added, and the
   long one comes back after the first tokens of the short one (sharing steps with a prefill, its tokens took 40 ms each
   instead of 3).
-- *No starvation.* Whoever was overtaken `max_overtakes` times is protected: first in its turn and never preempted.
+- *No starvation.* A request that was overtaken `max_overtakes` times is protected: first in its turn and never
+  preempted.
 - *Same-prefix hold.* The cache is looked up when a request is added, so a request that shares an uncached prefix with one
   in prefill waits until that one has produced a token, instead of computing the same twice.
 - *Warm-ups* run alone, or not at all: any other request drops them (what they computed stays cached).

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from foretype_wire.garbage_collection import spare_start_and_end
+
 from foretype_backend.engines.embedded.gguf_header import ModelHeader, gpu_kv_block_bytes, kv_block_bytes, read_header
 from foretype_backend.engines.embedded.ipc import (
     Cancel,
@@ -53,6 +55,7 @@ Commands = queue.SimpleQueue[Configure | Submit | Cancel]
 
 def main() -> None:
     """Serve one gateway until its pipe ends."""
+    spare_start_and_end()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     # The lock changes hands between two steps only if the reader asks in time: a decode step takes 3 ms, the default 5.
     sys.setswitchinterval(0.0002)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from foretype_backend.engines.llama_cpp.parts import Parts
+from foretype_backend.engines.llama_cpp.parts import AnswerParts
 from foretype_backend.engines.llama_cpp.slots import Slots
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, Reader, ServerFeatures
@@ -152,7 +152,7 @@ class LlamaCppEngine(OpenAIEngine):
         return {"id_slot": self._slots.of((origin.tenant, origin.session, origin.repository, origin.document))}
 
     def _reader(self, request: GenerationRequest) -> Reader:
-        return Parts(self._url, request.params.end_token_ids)
+        return AnswerParts(self._url, request.params.end_token_ids)
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._live:

@@ -15,7 +15,7 @@ from foretype_backend.engines.openai.events import Event
 from foretype_backend.engines.port import EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault
 
-__all__ = ["Parts"]
+__all__ = ["AnswerParts"]
 
 _LINE_MAX_BYTES = 1 << 20
 
@@ -49,7 +49,7 @@ class _Part(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Part)
 
 
-class Parts:
+class AnswerParts:
     """Events out of one answer, in whatever pieces it comes.
 
     Args:

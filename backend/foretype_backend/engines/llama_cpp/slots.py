@@ -19,7 +19,7 @@ class Slots:
         self._of: OrderedDict[object, int] = OrderedDict()
 
     def of(self, document: object) -> int:
-        """The document's slot: the one that it had, else one that nobody has, else that of whoever came longest ago."""
+        """The document's slot: the one that it had, else one that nobody has, else that of the document that was asked about longest ago."""
         slot = self._of.pop(document, None)
         if slot is None:
             slot = len(self._of) if len(self._of) < self._total else self._of.popitem(last=False)[1]

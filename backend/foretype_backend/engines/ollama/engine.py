@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from foretype_backend.engines.ollama.lines import Lines
+from foretype_backend.engines.ollama.lines import AnswerLines
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, Reader, ServerFeatures, status_error
 from foretype_backend.engines.openai.model_list import pick_model
@@ -126,7 +126,7 @@ class OllamaEngine(OpenAIEngine):
         return body
 
     def _reader(self, request: GenerationRequest) -> Reader:
-        return Lines(self._url)
+        return AnswerLines(self._url)
 
     def _refused(self, url: str, status: int, text: str) -> EngineUnavailableError | PromptRefusedError:
         return self._absent(self._model) if status == 404 and self._model else status_error(url, status, text)

@@ -11,7 +11,7 @@ from foretype_backend.engines.openai.events import Event
 from foretype_backend.engines.port import EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault
 
-__all__ = ["Lines"]
+__all__ = ["AnswerLines"]
 
 _LINE_MAX_BYTES = 1 << 20
 
@@ -33,7 +33,7 @@ class _Line(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-class Lines:
+class AnswerLines:
     """Events out of the lines of one answer, in whatever pieces they come."""
 
     def __init__(self, url: str) -> None:

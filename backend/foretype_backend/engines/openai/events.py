@@ -28,14 +28,15 @@ class OpenAIConfig:
 
     Attributes:
         url: base URL, up to and with `/v1`. A user and a password in it are sent, and stand in no name and no message.
-        model: name of the model; None takes the first that the server lists, and none that is trained to chat by its name.
+        model: name of the model. Unset: the first that the server lists and that is not, by its name, trained to chat.
         api_key: sent as bearer token.
-        send_token_ids: whether prompts go as token ids; None finds out.
+        send_token_ids: whether prompts go as token ids; where the server refuses them text is sent, and counts are not exact. Unset:
+            found out at the start.
         context_limit_tokens: of the model; a smaller limit that the server states wins.
         block_tokens: prefix-cache block of the server (vLLM on GPU: 16).
-        connect_timeout_s: for a connection.
-        idle_timeout_s: silence within a response after which it is given up.
-        load_timeout_s: what the server may take at the start, where it loads the model with the first request.
+        connect_timeout_s: seconds that a connection may take.
+        idle_timeout_s: seconds of silence within a response after which it is given up.
+        load_timeout_s: seconds that the server may take at the start, where it loads the model with the first request.
         extra_body: fields added to every request.
         user: name and password out of the URL.
     """

@@ -17,7 +17,7 @@ def pick_model(names: Sequence[str], named: str | None, url: str, *, get: str = 
     Args:
         names: what the server has, in its order.
         get: what gets a model that it lacks: added to the message.
-        only: several are too many: whoever wants one of them names it.
+        only: with several, the configuration has to name one.
 
     Raises:
         EngineUnavailableError: it is not there, or none can be taken unasked.

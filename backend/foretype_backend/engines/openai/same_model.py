@@ -71,7 +71,7 @@ class SameModel:
             await asyncio.gather(looking, return_exceptions=True)
 
     async def _see(self, model: str) -> None:
-        with contextlib.suppress(EngineUnavailableError):  # who asks now learns it from the answer
+        with contextlib.suppress(EngineUnavailableError):  # a request of now learns it from its answer
             names = await self._look()
             self.seen()
             if names and model not in names:

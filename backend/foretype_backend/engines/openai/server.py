@@ -40,7 +40,9 @@ class HttpServer:
         headers = {} if config.authorization is None else {"authorization": config.authorization}
         timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        # Whose certificates are trusted is read from a file, which takes longer than all else that is opened here.
+        tls = config.url.startswith("https://")
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False, verify=tls)
         self._streams = HttpStreams(
             self._client.build_request("POST", config.endpoint(self.path)),
             connect_timeout_s=config.connect_timeout_s,

@@ -31,7 +31,7 @@ __all__ = ["SharedServer"]
 
 
 class SharedServer(HttpServer):
-    """One server, whoever reaches it.
+    """One server that one tenant or many reach.
 
     Args:
         shared: tenants that do not trust each other reach it: each request must have a salt, and the server must keep salts apart.
@@ -75,7 +75,7 @@ class SharedServer(HttpServer):
         except PromptRefusedError as error:
             try:
                 await self._request("POST", self.path, body)
-            except PromptRefusedError:  # whoever asks: a server of completions has no chat
+            except PromptRefusedError:  # refused with a salt and without: it is no server of completions
                 raise EngineUnavailableError(str(error), fault=Fault.ERROR) from None
             raise SaltIgnoredError(
                 f"{error}; so it cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
@@ -93,7 +93,7 @@ class SharedServer(HttpServer):
     async def scrape(self) -> VllmMetrics:
         """Read `/metrics`. Another process than before has everything to prove again.
 
-        What it does not say stays as it was, but for how full its cache is: an old figure of that is wrong.
+        What it does not say stays as it was, except how full its cache is: an old figure of that is wrong.
         """
         said = False
         with contextlib.suppress(httpx.HTTPError, ValueError):

@@ -56,7 +56,11 @@ class Stream:
 
 
 class StreamingServer(SharedServer, ABC):
-    """The half of the engine port that streams. Chunks carry text, not token ids."""
+    """The half of the engine port that streams."""
+
+    restarts = 0
+    reads_ids = False
+    """Whether chunks carry the token ids of the answer, which the server was asked for, or its text."""
 
     def __init__(self, config: OpenAIConfig, *, shared: bool) -> None:
         super().__init__(config, shared=shared)
@@ -127,7 +131,7 @@ class StreamingServer(SharedServer, ABC):
         return EngineStatistics(
             running=len(self._live),
             waiting=0,
-            restarts=0,
+            restarts=self.restarts,
             prompt_tokens=self._prompt_tokens,
             cached_tokens=self._cached_tokens,
             generated_tokens=self._generated_tokens,
@@ -228,13 +232,20 @@ class StreamingServer(SharedServer, ABC):
 
     def _piece(self, stream: Stream, event: Event) -> Chunk | None:
         """What an event says of the output; None where it says nothing."""
+        if self.reads_ids:
+            ids, logprobs = event.token_ids, event.logprobs
+            for at, token_id in enumerate(ids):
+                if token_id in stream.end_token_ids:  # vLLM delivers the id that ended it
+                    ids, logprobs = ids[:at], logprobs[:at]
+                    break
+            return Chunk(token_ids=ids, logprobs=logprobs) if ids else None
         if not event.text:
             return None
         cached, stream.begun = None if stream.begun or stream.usage is None else stream.usage.cached_tokens, True
         return Chunk(text=event.text, logprobs=event.logprobs, cached_tokens=cached)
 
     def _end(self, finish: EngineFinish, cached_tokens: int | None = None) -> Chunk:
-        return Chunk(text="", finish=finish, cached_tokens=cached_tokens)
+        return Chunk(text=None if self.reads_ids else "", finish=finish, cached_tokens=cached_tokens)
 
     def _count(self, stream: Stream, event: Event) -> None:
         """Counts come with the first event, or with the last, or twice."""

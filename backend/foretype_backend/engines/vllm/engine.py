@@ -54,6 +54,8 @@ class VllmEngine:
     to be started again by what supervises it.
     """
 
+    restarts = 0
+
     def __init__(self, options: VllmOptions) -> None:
         self._options = options
         self._shape: ModelShape = check_profile(options)
@@ -256,7 +258,7 @@ class VllmEngine:
         return EngineStatistics(
             running=self._running,
             waiting=self._waiting,
-            restarts=0,
+            restarts=self.restarts,
             prompt_tokens=self._prompt_tokens,
             cached_tokens=self._cached_tokens,
             generated_tokens=self._generated_tokens,

@@ -66,18 +66,23 @@ class VllmOptions:
 
     Attributes:
         model: a folder with `config.json` and safetensors; nothing is ever downloaded.
-        context_tokens: prompt and output together; None takes the model's own.
-        block_tokens: of the prefix cache; None takes 32, which vLLM's build for CPUs wants, there, and 16 on GPUs.
+        context_tokens: prompt and output together. Unset: the model's own.
+        block_tokens: of the prefix cache. Unset: 16 on GPUs, 32 on CPUs, which vLLM's build for them wants.
         dtype, quantization, kv_dtype: as vLLM names them.
         max_sequences: computed at once (the batch cap): a ninth request waits rather than slowing eight.
         batched_tokens: prefill tokens in one step; a cancel waits for at most one step.
-        cache_gib: memory of the prefix cache; None takes 1 on CPUs and what `gpu_memory_share` leaves on GPUs.
+        cache_gib: memory of the prefix cache. Unset: 1 on CPUs, what `gpu_memory_share` leaves on GPUs.
+        gpu_memory_share: of a GPU's memory, for weights, cache and all else.
+        tensor_parallel: GPUs that share one model.
+        speculation: See below.
         eager: no CUDA graphs and no compilation: starts sooner, runs slower.
         shared: tenants that do not trust each other use this engine: a salt is demanded with each request, and speculation that
             learns across requests is refused.
         host_tier_gib: host memory for blocks that leave the GPU; 0 leaves the tier out.
-        redis_url, redis_tenants: the tier behind it, and the tenants that opted in to it; see docs/operations.md.
+        redis_url: the tier behind it.
+        redis_tenants: tenants that opted in to it, and no others.
         redis_secret_file: what its entries are authenticated with: `identity.salt_file`, the same for the whole fleet.
+        redis_ttl_s: how long an entry stays in it.
         prefill_tokens_per_s: what computing costs here, for the gate of the Redis tier; 0 leaves the gate open.
         host_copies: the host tier on a machine without a GPU, by plain copies: for tests of the tiers.
     """

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import httpx
 
 from foretype_backend.engines.openai.engine import OpenAIEngine
-from foretype_backend.engines.openai.events import Event, OpenAIConfig, ServerFeatures
+from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures, error_of
 from foretype_backend.engines.openai.http_stream import StreamedResponse
 from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import (
     WARM_PRIORITY,
     Capabilities,
-    Chunk,
-    EngineFinish,
     EngineStatistics,
     GenerationParams,
     GenerationRequest,
@@ -56,12 +54,16 @@ class VllmServerEngine(OpenAIEngine):
         shared: as of :class:`OpenAIEngine`.
         vocabulary_tokens: of the gateway's tokenizer: a server whose model has fewer is refused at start.
         transfer_parameters: what the cache tiers of the server are told of a request.
+        name: of the replica; its URL where it has none.
 
     Raises:
         EngineUnavailableError: by :meth:`start`: the server is not there, is no vLLM, or its vocabulary is another.
     """
 
+    aborted_as = "cmpl-{}-0"
+    """What the server calls a request of ours."""
     scrapes = False
+    reads_ids = True
     may_chat = True  # who starts `vllm serve` names its model there
 
     def __init__(
@@ -71,8 +73,10 @@ class VllmServerEngine(OpenAIEngine):
         vocabulary_tokens: int | None = None,
         transfer_parameters: TransferParameters | None = None,
         shared: bool = False,
+        name: str = "",
     ) -> None:
         super().__init__(config, shared=shared)
+        self._name = name
         self._vocabulary_tokens = vocabulary_tokens
         self._transfer_parameters = transfer_parameters
         self._priority = False
@@ -83,15 +87,14 @@ class VllmServerEngine(OpenAIEngine):
     @classmethod
     def from_config(cls, **config: object) -> VllmServerEngine:
         """From the fields of :class:`OpenAIConfig`, and the arguments."""
-        own: dict[str, Any] = {
-            name: config.pop(name) for name in ("vocabulary_tokens", "transfer_parameters", "shared") if name in config
-        }
+        ours = ("vocabulary_tokens", "transfer_parameters", "shared", "name")
+        own: dict[str, Any] = {name: config.pop(name) for name in ours if name in config}
         return cls(OpenAIConfig.of(**config), **own)
 
     @property
     def name(self) -> str:
-        """The base URL without `/v1`, which names a replica in metrics and to operators."""
-        return self._config.url.removesuffix("/v1")
+        """What names a replica in metrics and to operators: as it is announced, else the base URL without `/v1`."""
+        return self._name or self._config.url.removesuffix("/v1")
 
     @property
     def identity(self) -> ReplicaIdentity:
@@ -115,10 +118,7 @@ class VllmServerEngine(OpenAIEngine):
         reply = await self._accepts(dict(base))
         choices: Any = reply.get("choices") or [{}]
         if not (isinstance(choices[0], dict) and choices[0].get("token_ids")):  # pyright: ignore[reportUnknownMemberType]
-            raise EngineUnavailableError(
-                f"{self._config.url}: returns no token ids; it is no `vllm serve` of 0.11 or newer. Use the engine "
-                "`openai` for other servers"
-            )
+            return await self._without_token_ids()
         self._priority = bool(await self._accepts(base | {"priority": 1}))
         if self._vocabulary_tokens is not None and not await self._accepts(
             base | {"prompt": [self._vocabulary_tokens - 1]}
@@ -131,6 +131,13 @@ class VllmServerEngine(OpenAIEngine):
         await self.scrape()
         return ServerFeatures(token_ids=True, logprobs=True, usage=True, stop_token_ids=True)
 
+    async def _without_token_ids(self) -> ServerFeatures:
+        """What is left of a server that returns no token ids. Raises EngineUnavailableError: nothing."""
+        raise EngineUnavailableError(
+            f"{self._config.url}: returns no token ids; it is no `vllm serve` of 0.11 or newer. Use the engine "
+            "`openai` for other servers"
+        )
+
     async def check(self) -> None:
         """Two streamed tokens and the server's own figures. Raises EngineUnavailableError, also where the model is gone."""
         await self._find_model()
@@ -139,6 +146,19 @@ class VllmServerEngine(OpenAIEngine):
         async for _ in self.generate(GenerationRequest(f"foretype-check-{self._checks}", [1], two, salt="foretype")):
             pass
         await self.scrape()
+
+    async def tokens_of(self, text: str) -> list[int] | None:
+        """The ids of a text as the server's own tokenizer has them; None where it does not say. Raises EngineUnavailableError."""
+        url = self._config.root("/tokenize")
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        try:
+            response = await self._http().post(url, json=body)
+            found: object = response.json().get("tokens") if response.status_code == 200 else None
+        except httpx.HTTPError as error:
+            raise error_of(url, error) from None
+        except (ValueError, AttributeError):  # a page, or a list
+            return None
+        return cast("list[int]", found) if isinstance(found, list) else None
 
     async def close(self) -> None:
         await super().close()
@@ -180,17 +200,8 @@ class VllmServerEngine(OpenAIEngine):
             parameters = self._transfer_parameters(request.origin, request.salt or "")
             if parameters:
                 body["kv_transfer_params"] = dict(parameters)
-
-    def _piece(self, stream: Stream, event: Event) -> Chunk | None:
-        ids, logprobs = event.token_ids, event.logprobs
-        for at, token_id in enumerate(ids):
-            if token_id in stream.end_token_ids:  # vLLM delivers the id that ended it
-                ids, logprobs = ids[:at], logprobs[:at]
-                break
-        return Chunk(token_ids=ids, logprobs=logprobs) if ids else None
-
-    def _end(self, finish: EngineFinish, cached_tokens: int | None = None) -> Chunk:
-        return Chunk(finish=finish, cached_tokens=cached_tokens)
+        if request.handed:
+            body["kv_transfer_params"] = {**body.get("kv_transfer_params", {}), **request.handed}
 
     def _stop(self, stream: Stream) -> None:
         answer = stream.answer
@@ -205,7 +216,7 @@ class VllmServerEngine(OpenAIEngine):
     async def _abort_then_close(self, request_id: str, answer: StreamedResponse, ended: asyncio.Future[None]) -> None:
         try:
             async with asyncio.timeout(_DRAIN_S):
-                if await self._post_abort([f"cmpl-{request_id}-0"]):
+                if await self._post_abort([self.aborted_as.format(request_id)]):
                     await asyncio.shield(ended)
         except (TimeoutError, EngineUnavailableError):
             pass
@@ -229,7 +240,33 @@ class VllmServerEngine(OpenAIEngine):
         with contextlib.suppress(PromptRefusedError):
             await self._request("POST", "completions", body)
 
+    async def prefill(
+        self, request: GenerationRequest, parameters: Mapping[str, Any], *, max_tokens: int
+    ) -> Mapping[str, Any]:
+        """Compute a prompt that another replica answers.
+
+        Args:
+            parameters: of `kv_transfer_params`: how it is handed over.
+            max_tokens: that it writes, and nobody reads.
+
+        Returns:
+            what the server says of where it is; empty where it says nothing.
+
+        Raises:
+            EngineUnavailableError, PromptRefusedError: it was not computed.
+        """
+        await self.keep_apart()
+        body = self._body(list(request.token_ids), max_tokens, {"temperature": 0.0, "ignore_eos": True})
+        self._mark(body, request)
+        body["kv_transfer_params"] = {**body.get("kv_transfer_params", {}), **parameters}
+        said: object = (await self._request("POST", "completions", body)).get("kv_transfer_params")
+        return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+
     # Questions
+
+    @property
+    def kv_tokens(self) -> int:
+        return self.metrics.cache_blocks * self.metrics.block_tokens
 
     @property
     def kv_use(self) -> float | None:

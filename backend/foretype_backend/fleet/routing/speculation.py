@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from foretype_backend.fleet.routing.patterns import Pattern
 
-__all__ = ["SpeculationOptions", "SpeculationPolicy", "SpeculationStanding", "Verdict"]
+__all__ = ["SpeculationOptions", "SpeculationPolicy", "SpeculationStanding", "SpeculationVerdict"]
 
 
-class Verdict(StrEnum):
+class SpeculationVerdict(StrEnum):
     """Why a request is speculated for or not; also the metric's label."""
 
     PAYS = "pays"
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
     @property
     def on(self) -> bool:
-        return self in (Verdict.PAYS, Verdict.UNMEASURED, Verdict.PROBE)
+        return self in (SpeculationVerdict.PAYS, SpeculationVerdict.UNMEASURED, SpeculationVerdict.PROBE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class SpeculationPolicy:
         self.options = options or SpeculationOptions()
         self._languages: dict[str, _Kind] = {}
         self._patterns: dict[tuple[str, Pattern], _Kind] = {}
-        self._verdicts = dict.fromkeys(Verdict, 0)
+        self._verdicts = dict.fromkeys(SpeculationVerdict, 0)
 
     def note(self, language: str, pattern: Pattern, tokens: int) -> None:
         """A decode step that was speculated for gave so many tokens: one of the target, the others accepted guesses."""
@@ -104,24 +104,28 @@ class SpeculationPolicy:
             if share is not None:
                 known.on = share >= (self.options.off_below if known.on else self.options.on_above)
 
-    def decide(self, language: str, pattern: Pattern, in_flight: int) -> Verdict:
+    def decide(self, language: str, pattern: Pattern, in_flight: int) -> SpeculationVerdict:
         """For one request, on a replica with so many others in flight. Counted."""
         verdict = self._decide(language, pattern, in_flight)
         self._verdicts[verdict] += 1
         return verdict
 
-    def _decide(self, language: str, pattern: Pattern, in_flight: int) -> Verdict:
+    def _decide(self, language: str, pattern: Pattern, in_flight: int) -> SpeculationVerdict:
         if in_flight > self.options.batch_max:
-            return Verdict.BATCH
+            return SpeculationVerdict.BATCH
         kinds = self._kinds(language, pattern)
         off = [known for known in kinds if not known.on]
         if not off:
-            return Verdict.UNMEASURED if any(self._share(one) is None for one in kinds) else Verdict.PAYS
+            return (
+                SpeculationVerdict.UNMEASURED
+                if any(self._share(one) is None for one in kinds)
+                else SpeculationVerdict.PAYS
+            )
         for known in off:
             known.asked += 1
         if any(known.asked % self.options.probe_every == 0 for known in off):
-            return Verdict.PROBE
-        return Verdict.ACCEPTANCE if off[0] is kinds[0] else Verdict.PATTERN
+            return SpeculationVerdict.PROBE
+        return SpeculationVerdict.ACCEPTANCE if off[0] is kinds[0] else SpeculationVerdict.PATTERN
 
     def _kinds(self, language: str, pattern: Pattern) -> tuple[_Kind, _Kind]:
         by_language = self._languages.setdefault(language, _Kind())
@@ -134,7 +138,7 @@ class SpeculationPolicy:
         """By language and pattern."""
         return {name: self._standing(one) for name, one in sorted(self._patterns.items())}
 
-    def verdicts(self) -> dict[Verdict, int]:
+    def verdicts(self) -> dict[SpeculationVerdict, int]:
         return dict(self._verdicts)
 
     def __repr__(self) -> str:

@@ -3,7 +3,8 @@
 --- Neovim 0.12 keeps showing an item while the user types on, and accepting it then replaces the range that it was made for:
 --- the characters typed since stay behind (neovim #36529). It never cancels a request, keeps the old item when the answer is
 --- `null`, and accepts only after the keys that are typed already. So every request goes through here: the one before is
---- cancelled, the line is noted, and what is accepted is fitted to the line as it is now, at once, or refused.
+--- cancelled, the line is noted, and what is accepted is fitted to the line as it is now, at once, or refused. It also waits 200 ms
+--- after each key before it asks: once it has asked in a buffer, this asks sooner, and the answer goes the same way.
 local M = {}
 
 local offer = require('foretype.offer')
@@ -11,10 +12,14 @@ local offer = require('foretype.offer')
 local METHOD = 'textDocument/inlineCompletion'
 local marks = vim.api.nvim_create_namespace('nvim.lsp.inline_completion')
 
-local INVOKED = 1
+local QUIET_MS = 30 -- keeps a burst of keys from becoming a burst of messages
+local INVOKED, AUTOMATIC = 1, 2 -- the protocol's kinds of question: the user asks, or typing does
 
---- By buffer: the newest question, the one that the shown item answers, and Neovim's own handler of answers.
-local live, shown, handlers = {}, {}, {}
+--- By buffer: the newest question, the one that the shown item answers, Neovim's own handler of answers, and where was asked last.
+local live, shown, handlers, last = {}, {}, {}, {}
+
+local quiet = vim.uv.new_timer()
+local ours = false -- the question that is on its way is this plugin's, not one of Neovim's timer
 
 --- The question whose item is on the screen and fits the text, or nil.
 local function offered(bufnr)
@@ -31,6 +36,32 @@ local function cancel(bufnr)
   end
 end
 
+local function ask(bufnr, client, kind)
+  local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
+  params.context = { triggerKind = kind }
+  ours = true
+  client:request(METHOD, params, handlers[bufnr], bufnr)
+  ours = false
+end
+
+--- The client whose answers Neovim shows in this buffer, the current one; nil before Neovim has asked by itself.
+local function client_of(bufnr)
+  return handlers[bufnr] and vim.lsp.get_clients({ bufnr = bufnr, name = 'foretype' })[1]
+end
+
+--- Ask when no key comes for a moment, which Neovim itself does much later.
+local function ask_soon(bufnr)
+  quiet:start(QUIET_MS, 0, vim.schedule_wrap(function()
+    if vim.api.nvim_get_current_buf() ~= bufnr or vim.fn.mode():sub(1, 1) ~= 'i' then
+      return
+    end
+    local client = client_of(bufnr)
+    if client then
+      ask(bufnr, client, AUTOMATIC)
+    end
+  end))
+end
+
 local function watch(client)
   local request = client.request
   client.request = function(self, method, params, handler, bufnr)
@@ -39,13 +70,13 @@ local function watch(client)
     end
     bufnr = vim._resolve_bufnr(bufnr)
     handlers[bufnr] = handler
-    local tick, kind = vim.api.nvim_buf_get_changedtick(bufnr), params.context.triggerKind
-    if kind ~= INVOKED and live[bufnr] and live[bufnr].kind == INVOKED and live[bufnr].tick == tick then
-      return false -- the timer of the last key, after the user has asked about the same text
+    local here = { vim.api.nvim_buf_get_changedtick(bufnr), params.position.line, params.position.character }
+    if not ours and vim.deep_equal(here, last[bufnr]) then
+      return false -- Neovim's timer of the last key, when the same was asked here
     end
+    last[bufnr] = here
     cancel(bufnr)
     local asked = offer.asked(bufnr, params.position.line, self)
-    asked.tick, asked.kind = tick, kind
     local sent, id = request(self, method, params, function(err, result, ctx)
       if live[bufnr] ~= asked then
         return -- a newer request is on its way: what is shown stays until its answer
@@ -57,9 +88,7 @@ local function watch(client)
         handler(nil, { items = {} }, ctx)
       end
       asked.again = function()
-        local now = vim.lsp.util.make_position_params(0, self.offset_encoding)
-        now.context = params.context
-        self:request(METHOD, now, handler, bufnr)
+        ask(bufnr, self, params.context.triggerKind)
       end
       shown[bufnr] = asked
       handler(nil, { items = items }, ctx)
@@ -84,11 +113,10 @@ end
 --- The user asks for a suggestion here.
 function M.suggest()
   local bufnr = vim.api.nvim_get_current_buf()
-  local client = vim.lsp.get_clients({ bufnr = bufnr, name = 'foretype' })[1]
-  if client and handlers[bufnr] then
-    local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
-    params.context = { triggerKind = INVOKED }
-    client:request(METHOD, params, handlers[bufnr], bufnr)
+  local client = client_of(bufnr)
+  if client then
+    quiet:stop() -- what typing would ask in a moment would take its place
+    ask(bufnr, client, INVOKED)
   end
 end
 
@@ -128,9 +156,9 @@ function M.setup(settings)
     cmd_cwd = vim.loop.os_homedir(), -- `python -m` imports from there: never from a repository
     filetypes = settings.filetypes,
     root_markers = settings.root_markers,
-    -- Neovim asks 200 ms after the last key. It tells of that key at once, so that the server can ask the model long before.
+    -- Neovim tells of a key at once, so that the server can ask the model before it is asked itself.
     init_options = vim.tbl_extend('keep', settings.options, {
-      debounceMs = 50,
+      debounceMs = 25,
       askEarly = true,
       suggestionGrew = true,
     }),
@@ -144,6 +172,7 @@ function M.setup(settings)
   vim.api.nvim_create_autocmd({ 'CursorMovedI', 'TextChangedP' }, {
     group = group,
     callback = function(event)
+      ask_soon(event.buf)
       vim.schedule(function()
         if vim.api.nvim_buf_is_valid(event.buf) then
           hide_what_does_not_fit(event.buf)
@@ -151,11 +180,11 @@ function M.setup(settings)
       end)
     end,
   })
-  vim.api.nvim_create_autocmd({ 'InsertLeave', 'BufWipeout' }, {
+  vim.api.nvim_create_autocmd({ 'InsertLeave', 'LspDetach', 'BufWipeout' }, {
     group = group,
     callback = function(event)
-      shown[event.buf] = nil
-      if event.event == 'BufWipeout' then
+      shown[event.buf], last[event.buf] = nil, nil
+      if event.event ~= 'InsertLeave' then
         live[event.buf], handlers[event.buf] = nil, nil
       end
     end,

@@ -1,0 +1,62 @@
+"""The commands `foretype bench footprint` and `foretype bench large-file`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from foretype_context.terminal import console
+from foretype_eval.console import fail, print_json
+from foretype_eval.errors import LspAnswerError, LspGoneError
+from foretype_wire.errors import GatewayGoneError
+from rich.table import Table
+
+from foretype_lab.editor_side.footprint import FootprintOptions, measure_footprint
+from foretype_lab.editor_side.large_file import LargeFileOptions, measure_large_file
+
+__all__ = ["footprint", "large_file"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def footprint(
+    as_json: AsJson = False,
+    imports: Annotated[int, typer.Option(min=0, help="Interpreters that import the language server.")] = 10,
+    idle_s: Annotated[float, typer.Option(min=0, help="Seconds of silence that are watched; 0: none.")] = 20.0,
+    settle_s: Annotated[float, typer.Option(min=0, help="Seconds of silence before that.")] = 10.0,
+) -> None:
+    """Import time of the language server; its memory and the private gateway's; processor time while nobody types."""
+    options = FootprintOptions(imports=imports, idle_s=idle_s, settle_s=settle_s)
+    try:
+        report = asyncio.run(measure_footprint(options))
+    except (LspGoneError, LspAnswerError, TimeoutError, OSError) as error:
+        fail(str(error) or type(error).__name__)
+    _tell(report, as_json=as_json)
+
+
+def large_file(
+    as_json: AsJson = False,
+    files: Annotated[int, typer.Option(min=1, help="Opened one after the other; each is one first key.")] = 12,
+    lines: Annotated[int, typer.Option(min=100, max=20_000)] = 10_000,
+    keys: Annotated[int, typer.Option(min=2, max=40, help="Typed in each.")] = 20,
+    rest_s: Annotated[float, typer.Option(min=0, help="From opening a file to its first key.")] = 0.5,
+) -> None:
+    """The first key in a large file that was just opened, through the real language server, and the keys after it."""
+    options = LargeFileOptions(files=files, lines=lines, keys=keys, rest_s=rest_s)
+    try:
+        report = asyncio.run(measure_large_file(options))
+    except (GatewayGoneError, LspGoneError, LspAnswerError, TimeoutError, OSError) as error:
+        fail(str(error) or type(error).__name__)
+    _tell(report, as_json=as_json)
+
+
+def _tell(report: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+        return
+    table = Table("", "", show_header=False)
+    for name, value in report.items():
+        table.add_row(name, msgspec.json.encode(value).decode())
+    console().print(table)

@@ -1,0 +1,125 @@
+"""What a language server and its private gateway take: time to import, memory, and processor time while nobody types.
+
+All are processes as an editor starts them, with a state directory of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import psutil
+from foretype_client.private_gateway.finding import find_gateway
+from foretype_eval.errors import LspGoneError
+from foretype_eval.gateway import stop_gateway
+from foretype_eval.latency.editor_bench import first_suggestion
+from foretype_eval.latency.lsp_client import LspClient
+from foretype_eval.statistics import percentiles
+
+__all__ = ["FootprintOptions", "measure_footprint"]
+
+_IMPORT: Final = """
+import time
+began, used = time.perf_counter(), time.process_time()
+import asyncio, os
+from foretype_lsp.cli import main
+
+def begun(work):
+    os.write(2, b"%f %f" % ((time.perf_counter() - began) * 1e3, (time.process_time() - used) * 1e3))
+    os._exit(0)
+
+asyncio.run = begun
+main()
+"""
+"""All that a language server does until its event loop runs."""
+_MIB: Final = 1 << 20
+
+
+class FootprintOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure.
+
+    Attributes:
+        imports: interpreters that import the language server.
+        settle_s: silence after the first suggestion, before memory and idling are looked at.
+        idle_s: how long idling is watched; 0 leaves it, and the memory, out.
+    """
+
+    imports: int = 10
+    settle_s: float = 10.0
+    idle_s: float = 20.0
+
+
+class _Processes(NamedTuple):
+    server: psutil.Process
+    gateway: list[psutil.Process]  # and the engine, which is its child
+
+
+async def measure_footprint(options: FootprintOptions) -> dict[str, Any]:
+    """The report: `import_ms`, `import_cpu_ms`, `memory_mib`, `idle_ms_per_s`; what was left out is missing.
+
+    Raises:
+        LspGoneError: the language server ended; or no gateway registered itself.
+        TimeoutError: no suggestion came.
+    """
+    report: dict[str, Any] = {}
+    if options.imports:
+        taken = [await asyncio.to_thread(_import_ms) for _ in range(options.imports)]
+        for name, values in zip(("import_ms", "import_cpu_ms"), zip(*taken, strict=True), strict=True):
+            report[name] = percentiles(values)._asdict()
+    if options.idle_s:
+        async with _running() as processes:
+            await asyncio.sleep(options.settle_s)
+            server, gateway = [processes.server], processes.gateway
+            report["memory_mib"] = {"server": _resident(server), "gateway": _resident(gateway)}
+            before = _used_s(server), _used_s(gateway)
+            await asyncio.sleep(options.idle_s)
+            after = _used_s(server), _used_s(gateway)
+            names = ("server", "gateway")
+            report["idle_ms_per_s"] = {
+                name: round((end - begin) * 1e3 / options.idle_s, 2)
+                for name, begin, end in zip(names, before, after, strict=True)
+            }
+    return report
+
+
+def _import_ms() -> tuple[float, float]:
+    """By the clock, and of processor time."""
+    ran = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise LspGoneError(f"the language server cannot be imported: {ran.stderr.strip()[-300:]}")
+    wall_ms, cpu_ms = map(float, ran.stderr.splitlines()[-1].split())
+    return wall_ms, cpu_ms
+
+
+@contextlib.asynccontextmanager
+async def _running() -> AsyncGenerator[_Processes]:
+    """A language server that has shown its first suggestion, and the private gateway that it started."""
+    with tempfile.TemporaryDirectory(prefix="foretype-bench-") as folder:
+        server = await LspClient.start()
+        try:
+            await server.initialize({"stateDir": folder})
+            await first_suggestion(server)
+            record = await find_gateway(Path(folder))
+            if record is None:
+                raise LspGoneError("a suggestion came, and no gateway is registered")
+            gateway = psutil.Process(record.pid)
+            yield _Processes(psutil.Process(server.pid), [gateway, *gateway.children(recursive=True)])
+        finally:
+            await server.stop()
+            if (record := await find_gateway(Path(folder))) is not None:
+                await stop_gateway(record.pid)
+
+
+def _resident(processes: Sequence[psutil.Process]) -> float:
+    return round(sum(process.memory_info().rss for process in processes) / _MIB, 1)
+
+
+def _used_s(processes: Sequence[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)

@@ -1,0 +1,92 @@
+"""Settings of a gateway, of its engines and of a pool's scaling; options of the language server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, get_type_hints
+
+import msgspec
+from foretype_backend.config.load import ConfigFile
+from foretype_backend.engines.embedded.config import EmbeddedConfig
+from foretype_backend.engines.openai.events import OpenAIConfig
+from foretype_backend.engines.vllm.options import Speculation, VllmOptions
+from foretype_backend.fleet.scaling.options import Hours, ScalingOptions
+from foretype_client.policy.switches import Switches
+from foretype_context.prompt.profile import Budgets
+from foretype_lsp.options import IndexOptions, NextEditOptions, Options
+
+from foretype_lab.reference.documented import Documented, documented, summary, table
+
+__all__ = ["options_page", "section", "settings_page"]
+
+_OWN: Final = ("foretype_backend.config", Budgets.__module__)
+"""A struct of these modules is a table of its own."""
+
+_ENGINES: Final = (
+    ("`engine.options` of `embedded`", "", EmbeddedConfig),
+    ("`engine.options` of `openai` and other servers", "", OpenAIConfig),
+    ("`engine.options` of `vllm`", "", VllmOptions),
+    ("`engine.options.speculation` of `vllm`", "", Speculation),
+)
+_NAMED_BY_ENGINE: Final = ("model", "url", "api_key", "user")
+"""What `[engine]` itself says; the last two come from the address and from a file."""
+_SCALING: Final = (("Scaling of a pool", "", ScalingOptions), ("An entry of `schedule`", "", Hours))
+
+
+def settings_page() -> str:
+    """The configuration file, table by table."""
+    parts = [
+        "# Settings\n",
+        (
+            "Of the TOML file that `foretype serve --profile FILE` reads, table by table; [operations](../operations.md) says what to"
+            " do with them. Flags win over the file, the file over the defaults. An unknown name is refused.\n"
+        ),
+    ]
+    shown: set[type] = set()
+    for at, cls in _walk("", ConfigFile):
+        if at and cls not in shown:  # a pool's discovery is the same for each
+            shown.add(cls)
+            parts.append(section(f"`[{at}]`", f"{at}.", cls))
+    parts += [section(title, prefix, cls, skip=_NAMED_BY_ENGINE) for title, prefix, cls in _ENGINES]
+    parts += [section(title, prefix, cls) for title, prefix, cls in _SCALING]
+    return "\n".join(parts)
+
+
+def options_page() -> str:
+    """What an editor may set."""
+    parts = [
+        "# Options of the language server\n",
+        (
+            "Editors send them as `initializationOptions`, and again in `workspace/didChangeConfiguration`. One that is not understood"
+            " is logged, named in `foretype/status`, and falls back to its default. [Editors](../editors.md) says where each editor"
+            " has them.\n"
+        ),
+    ]
+    for title, prefix, cls in (
+        ("Options", "", Options),
+        ("`index`", "index.", IndexOptions),
+        ("`nextEdit`", "nextEdit.", NextEditOptions),
+        ("`policies`", "policies.", Switches),
+    ):
+        parts.append(section(title, prefix, cls, head="option"))
+    return "\n".join(parts)
+
+
+def _walk(at: str, cls: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """A table, and those in it."""
+    yield at, cls
+    hints = get_type_hints(cls)
+    for field in msgspec.structs.fields(cls):
+        for kind in (hints[field.name], *getattr(hints[field.name], "__args__", ())):
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__.startswith(_OWN):
+                yield from _walk(f"{at}.{field.name}".lstrip("."), kind)
+
+
+def section(title: str, prefix: str, cls: type, *, head: str = "setting", skip: tuple[str, ...] = ()) -> str:
+    """A heading, what the class says of itself, and its fields as a table."""
+    rows = [row for row in documented(cls) if row.name not in skip and not _is_table(row)]
+    return f"## {title}\n\n{summary(cls)}\n\n{table(rows, head=head, prefix=prefix)}" if rows else ""
+
+
+def _is_table(row: Documented) -> bool:
+    return isinstance(row.value, msgspec.Struct) or row.text == "See below."

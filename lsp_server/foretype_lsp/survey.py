@@ -1,0 +1,48 @@
+"""The one question: whether completions feel instant. Asked of users who opted in, by a request that every editor knows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+from lsprotocol import types
+
+from foretype_lsp.editor import Editor
+
+if TYPE_CHECKING:
+    from foretype_client.telemetry.feeling import Feeling
+
+__all__ = ["QUESTION", "HowItFeels"]
+
+QUESTION: Final = "Foretype: do completions feel instant?"
+_TITLES: Final = {"Yes": "yes", "Mostly": "mostly", "No": "no"}
+
+
+class HowItFeels:
+    """Asks when it is time, once at most while this server runs."""
+
+    def __init__(self, editor: Editor) -> None:
+        self._editor = editor
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self, feeling: Feeling | None, *, allowed: bool) -> None:
+        """Ask if it may be asked now. The question waits in the editor for as long as it likes."""
+        if allowed and feeling is not None and self._task is None and feeling.is_time():
+            self._task = asyncio.get_running_loop().create_task(self._ask(feeling), name="foretype question")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _ask(self, feeling: Feeling) -> None:
+        if not await asyncio.to_thread(feeling.claim):
+            return
+        actions = [types.MessageActionItem(title) for title in _TITLES]
+        question = types.ShowMessageRequestParams(types.MessageType.Info, QUESTION, actions)
+        answer = await asyncio.wrap_future(self._editor.send_request(types.WINDOW_SHOW_MESSAGE_REQUEST, question))
+        title: object = getattr(answer, "title", None)
+        if isinstance(answer, dict):
+            title = cast("dict[str, object]", answer).get("title")
+        if isinstance(title, str) and title in _TITLES:  # closed without an answer is an answer too: none
+            feeling.answered(_TITLES[title])

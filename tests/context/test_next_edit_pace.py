@@ -1,0 +1,97 @@
+"""When a next edit may be shown."""
+
+from foretype_context.edits.evidence import Evidence
+from foretype_context.edits.next_edit import SETTLED_S
+from foretype_context.edits.pace import LINE_COOL_DOWN_S, USER_COOL_DOWN_S, Eagerness, Pace, RememberedEdit
+from hypothesis import given
+from hypothesis import strategies as st
+
+TOLD = RememberedEdit("file:///a", "return width", "width", "size")
+ELSEWHERE = TOLD._replace(line="print(x)", old="x", new="y")
+
+
+def test_a_document_has_to_be_quiet_and_an_accepted_edit_is_followed_at_once() -> None:
+    pace = Pace()
+    assert pace.wait_s(0.0, 0.0, chained=False) == SETTLED_S
+    assert pace.wait_s(SETTLED_S / 2, 0.0, chained=False) == SETTLED_S / 2
+    assert pace.wait_s(10.0, 0.0, chained=False) == 0.0
+    assert pace.wait_s(0.0, 0.0, chained=True) == 0.0
+
+
+def test_refusals_make_the_wait_longer_and_fade() -> None:
+    pace = Pace()
+    waits = [pace.wait_s(0.0, 0.0, chained=False)]
+    for _ in range(20):
+        pace.rejected(TOLD, 0.0)
+        waits.append(pace.wait_s(0.0, 0.0, chained=False))
+    assert waits == sorted(waits) and waits[-1] == 3.0
+    assert waits[-1] > pace.wait_s(0.0, 500.0, chained=False) > SETTLED_S
+    assert pace.wait_s(0.0, 600.0, chained=False) == SETTLED_S
+
+
+def test_acceptances_make_the_wait_shorter_but_never_shorter_than_a_burst_needs() -> None:
+    pace = Pace()
+    pace.rejected(TOLD, 0.0)
+    longer = pace.wait_s(0.0, 1.0, chained=False)
+    for _ in range(5):
+        pace.accepted(1.0)
+    assert SETTLED_S == pace.wait_s(0.0, 1.0, chained=False) < longer
+
+
+def test_a_refusal_is_followed_by_silence_which_an_acceptance_ends() -> None:
+    pace = Pace()
+    assert pace.cool_down_s(0.0) == 0.0
+    pace.rejected(TOLD, 10.0)
+    assert pace.cool_down_s(10.0) == USER_COOL_DOWN_S
+    assert pace.cool_down_s(10.0 + USER_COOL_DOWN_S) == 0.0
+    pace.accepted(11.0)
+    assert pace.cool_down_s(11.0) == 0.0
+
+
+def test_the_line_of_a_refusal_and_what_says_the_same_wait_longer() -> None:
+    pace = Pace()
+    pace.rejected(TOLD, 0.0)
+    at_s = USER_COOL_DOWN_S + 1
+    for told, expected in (
+        (TOLD, False),
+        (TOLD._replace(old="x", new="y"), False),  # the same line
+        (TOLD._replace(line="print(width)"), False),  # the same edit elsewhere
+        (ELSEWHERE, True),
+        (TOLD._replace(uri="file:///b"), True),
+    ):
+        assert pace.allows(Evidence.RENAME, Eagerness.LOW, told, 1.0, at_s) is expected
+    assert pace.allows(Evidence.RENAME, Eagerness.LOW, TOLD, 1.0, LINE_COOL_DOWN_S)
+
+
+def test_each_level_shows_what_the_one_before_shows() -> None:
+    shown = [{one for one in Evidence if Pace().allows(one, level, TOLD, 1.0, 0.0)} for level in Eagerness]
+    assert Evidence.RENAME in shown[0] and Evidence.LIKE_EDITS not in shown[0]
+    assert Evidence.LIKE_EDITS in shown[1]
+    assert shown[0] <= shown[1] <= shown[2] == set(Evidence) - {Evidence.ONE_EXAMPLE}
+
+
+def test_who_refuses_most_is_shown_only_what_is_surest() -> None:
+    pace = Pace()
+    for _ in range(3):
+        pace.rejected(TOLD, 0.0)
+    assert pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, ELSEWHERE, 1.0, 10.0)  # three say nothing yet
+    pace.rejected(TOLD, 0.0)
+    assert not pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, ELSEWHERE, 1.0, 10.0)
+    assert pace.allows(Evidence.RENAME, Eagerness.HIGH, ELSEWHERE, 1.0, 10.0)
+    assert pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, ELSEWHERE, 1.0, 700.0)  # forgotten
+
+
+def test_long_after_the_last_change_only_what_is_certain_is_shown_and_then_nothing() -> None:
+    pace = Pace()
+    assert pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, TOLD, 9.0, 0.0)
+    assert not pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, TOLD, 11.0, 0.0)
+    assert pace.allows(Evidence.RENAME, Eagerness.HIGH, TOLD, 11.0, 0.0)
+    assert not pace.allows(Evidence.RENAME, Eagerness.HIGH, TOLD, 301.0, 0.0)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 900)), max_size=30), st.floats(0, 10), st.floats(900, 2000))
+def test_no_history_makes_a_wait_that_is_none_or_one_for_ever(history, quiet_s, now_s) -> None:
+    pace = Pace()
+    for accepted, at_s in sorted(history, key=lambda one: one[1]):
+        pace.accepted(at_s) if accepted else pace.rejected(TOLD, at_s)
+    assert 0 <= pace.wait_s(quiet_s, now_s, chained=False) <= 3.0

@@ -1,0 +1,65 @@
+"""A road to a server that is longer than loopback, and on which nothing comes through when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
+
+__all__ = ["Way"]
+
+
+class Place(Protocol):
+    """What listens on a port of this machine, the same after it was started again or not."""
+
+    port: int
+
+
+class Way:
+    """A road to a gateway that takes its time; `frozen` nothing comes through any more, and nobody is told."""
+
+    def __init__(self, place: Place, delay_s: float = 0.0) -> None:
+        self.place, self.delay_s = place, delay_s
+        self.port = 0
+        self.frozen = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/v1/stream"
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with suppress(OSError):
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.place.port)
+                await asyncio.gather(self._pour(reader, far_writer), self._pour(far_reader, writer))
+        finally:
+            writer.close()
+
+    async def _pour(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(OSError):
+                while data := await reader.read(65_536):
+                    await asyncio.sleep(self.delay_s)
+                    if self.frozen:
+                        await asyncio.get_running_loop().create_future()
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Way]:
+        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
