@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from foretype_wire.tasks import end_tasks
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -81,9 +82,7 @@ class RedisLeases:
         return self.leases.statistics(self._clock()).away_s if self._failing else 0.0
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         await self._redis.aclose()
 
     async def renew(self) -> bool:

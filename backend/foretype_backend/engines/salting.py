@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
+from foretype_wire.tasks import end_tasks
+
 from foretype_backend.errors import SaltIgnoredError
 
 __all__ = ["SaltProof", "as_text", "as_token_ids", "cached_tokens_of", "prompt_lengths", "prove_apart"]
@@ -139,9 +141,7 @@ class SaltProof:
             await asyncio.shield(self._proving)
 
     async def close(self) -> None:
-        if self._proving is not None:
-            self._proving.cancel()
-            await asyncio.gather(self._proving, return_exceptions=True)
+        await end_tasks(self._proving)
 
     async def _ask(self) -> None:
         era = self._era

@@ -16,6 +16,7 @@ import msgspec
 from foretype_context.prompt.profile import Profile
 from foretype_wire.messages import Hello
 from foretype_wire.redaction import log_fault
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.admission.degradation import profile_at
 from foretype_backend.errors import EntryError, StoreError, VariantError
@@ -175,9 +176,7 @@ class LiveExperiments:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="foretype experiments")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         if self.leads:
             with contextlib.suppress(StoreError):
                 await self._store.resign(self._name)

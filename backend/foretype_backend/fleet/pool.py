@@ -18,6 +18,7 @@ from typing import Protocol
 
 import msgspec
 from foretype_wire.redaction import log_fault
+from foretype_wire.tasks import end_tasks
 from prometheus_client.registry import Collector
 
 from foretype_backend.engines.aborted_ids import AbortLedger
@@ -218,9 +219,7 @@ class ReplicaPool:
     async def close(self) -> None:
         tasks = [*self._listeners, *([] if self._ticker is None else [self._ticker])]
         self._ticker, self._listeners = None, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
         if self._roster is not None:
             await self._roster.close()
         await self._warm.close()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
+
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.prefix.retire_feed import STREAM, STREAM_LENGTH, PurgeNotice, RetireNotice, encode
 
@@ -68,10 +69,7 @@ class RetireSender:
             self._task = asyncio.create_task(self._run(), name="retire sender")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)
         await self._client.aclose()
 
     def statistics(self) -> SenderStatistics:

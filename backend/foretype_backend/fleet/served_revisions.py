@@ -14,6 +14,7 @@ from typing import Final
 
 from foretype_context.prompt.profile import Profile
 from foretype_wire.redaction import log_fault
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.errors import ConfigError, EngineUnavailableError
 from foretype_backend.fleet.members.revisions import wanted_revisions
@@ -85,9 +86,7 @@ class ServedRevisions:
         self._turning = asyncio.get_running_loop().create_task(self._turn_on(), name="revisions of the model")
 
     async def close(self) -> None:
-        if self._turning is not None:
-            self._turning.cancel()
-            await asyncio.gather(self._turning, return_exceptions=True)
+        await end_tasks(self._turning)
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
 
     def _can_be_asked(self, name: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.engines.port import Origin
 from foretype_backend.errors import EngineUnavailableError
@@ -76,9 +77,7 @@ class WarmUps:
     async def close(self) -> None:
         self._closed = True
         tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
 
     def _place_of(self, part: PromptBeginning) -> str | None:
         found = self._found_of(part)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.errors import StoreError
 from foretype_backend.identity.directory import Directory
@@ -86,9 +87,7 @@ class DirectoryWatch:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         if self._presence is not None:
             with contextlib.suppress(StoreError, TimeoutError):  # then its row is taken away later
                 async with asyncio.timeout(_ANSWER_S):
@@ -162,9 +161,7 @@ class JwksWatch:
         self._task = asyncio.get_running_loop().create_task(self._run(fetched))
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def refresh(self) -> bool:
         try:

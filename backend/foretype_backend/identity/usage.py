@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from foretype_wire.redaction import log_fault
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.admission.metering import Meter
 from foretype_backend.identity.store import IdentityStore
@@ -52,9 +53,7 @@ class UsageWriter:
 
     async def close(self) -> None:
         """Store what is left; what cannot be stored within five seconds stays in the journal, or is lost and logged as lost."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         while self._meter.batch() is not None:
             if not await self.flush():
                 what = "is lost" if self._journal is None else "waits in the state directory for the next start"

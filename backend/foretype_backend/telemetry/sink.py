@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from foretype_wire.tasks import end_tasks
+
 from foretype_backend.config.load import TelemetryConfig
 from foretype_backend.errors import StoreBusyError, StoreError
 from foretype_backend.telemetry.consent import RememberedConsents
@@ -140,16 +142,12 @@ class TelemetrySink:
 
     async def close(self) -> None:
         """Commit what waits, and close."""
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
+        await end_tasks(self._starting)
         for task in self._tasks[1:]:
             task.cancel()
         if self._store is not None and self._waiting:
             await asyncio.wait([one.done for one in self._waiting], timeout=_CLOSE_S)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         if self._store is not None:
             await self._store.close()
             self._store = None

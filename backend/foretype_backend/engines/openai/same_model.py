@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from foretype_wire.tasks import end_tasks
+
 from foretype_backend.errors import EngineUnavailableError, Fault
 
 __all__ = ["SameModel"]
@@ -66,9 +68,7 @@ class SameModel:
 
     async def close(self) -> None:
         looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+        await end_tasks(looking)
 
     async def _see(self, model: str) -> None:
         with contextlib.suppress(EngineUnavailableError):  # a request of now learns it from its answer

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import httpx
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.engines.openai.server import HttpServer
@@ -114,9 +115,7 @@ class SharedServer(HttpServer):
 
     async def _hang_up(self) -> None:
         looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+        await end_tasks(looking)
         await self._salting.close()
         self._salting.forget()
         await super()._hang_up()

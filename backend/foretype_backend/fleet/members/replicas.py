@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from foretype_wire.tasks import end_tasks
+
 from foretype_backend.engines.port import Capabilities, Engine, GenerationRequest
 from foretype_backend.engines.vllm.server import ReplicaIdentity
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
@@ -247,9 +249,7 @@ class Members:
 
     async def close(self) -> None:
         checks = [*self._looks, *(one.check for one in self if one.check is not None)]
-        for check in checks:
-            check.cancel()
-        await asyncio.gather(*checks, return_exceptions=True)
+        await end_tasks(*checks)
         await asyncio.gather(*(one.engine.close() for one in self), *self._leaving)
 
     def tick(self) -> None:

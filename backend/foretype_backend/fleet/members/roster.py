@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from foretype_wire.redaction import log_fault
+from foretype_wire.tasks import end_tasks
 
 from foretype_backend.errors import DirectoryError, EngineUnavailableError
 from foretype_backend.fleet.members.announced import Announced, AnnouncedRollout, RefusalReason
@@ -102,9 +103,7 @@ class Roster:
 
     async def close(self) -> None:
         task, self._asking = self._asking, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
         await self._source.close()
 
     def turn(self) -> None:
