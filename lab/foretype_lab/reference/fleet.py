@@ -5,27 +5,26 @@ from __future__ import annotations
 from foretype_backend.fleet.ray.fleet_file import Cluster, DirectoryOptions, Fleet, Pool, Revision
 from foretype_backend.fleet.rollout.machine import RolloutOptions
 
-from foretype_lab.reference.settings import section
+from foretype_lab.reference.settings import tables_page
 
 __all__ = ["fleet_page"]
 
 
 def fleet_page() -> str:
     """As Markdown, table by table."""
-    parts = [
+    return tables_page(
         "# The fleet's file\n",
         (
             "What `foretype fleet --config FILE` reads, as TOML; [deploying](../deploy.md#a-fleet-on-ray) says what to do with it. Paths"
             " in it are relative to it. An unknown key is refused by name.\n"
         ),
-    ]
-    for title, prefix, cls in (
-        ("`[fleet]`", "fleet.", Fleet),
-        ("`[cluster]`", "cluster.", Cluster),
-        ("`[directory]`", "directory.", DirectoryOptions),
-        ("`[[pool]]`", "pool.", Pool),
-        ("`[pool.revisions.NAME]`", "", Revision),
-        ("`[pool.rollout]`", "", RolloutOptions),
-    ):
-        parts.append(section(title, prefix, cls, head="key"))
-    return "\n".join(parts)
+        (
+            ("`[fleet]`", "fleet.", Fleet),
+            ("`[cluster]`", "cluster.", Cluster),
+            ("`[directory]`", "directory.", DirectoryOptions),
+            ("`[[pool]]`", "pool.", Pool),
+            ("`[pool.revisions.NAME]`", "", Revision),
+            ("`[pool.rollout]`", "", RolloutOptions),
+        ),
+        head="key",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, get_type_hints
 
 import msgspec
@@ -17,7 +17,7 @@ from foretype_lsp.options import IndexOptions, NextEditOptions, Options
 
 from foretype_lab.reference.documented import Documented, documented, summary, table
 
-__all__ = ["options_page", "section", "settings_page"]
+__all__ = ["options_page", "settings_page", "tables_page"]
 
 _OWN: Final = ("foretype_backend.config", Budgets.__module__)
 """A struct of these modules is a table of its own."""
@@ -54,22 +54,28 @@ def settings_page() -> str:
 
 def options_page() -> str:
     """What an editor may set."""
-    parts = [
+    return tables_page(
         "# Options of the language server\n",
         (
             "Editors send them as `initializationOptions`, and again in `workspace/didChangeConfiguration`. One that is not understood"
             " is logged, named in `foretype/status`, and falls back to its default. [Editors](../editors.md) says where each editor"
             " has them.\n"
         ),
-    ]
-    for title, prefix, cls in (
-        ("Options", "", Options),
-        ("`index`", "index.", IndexOptions),
-        ("`nextEdit`", "nextEdit.", NextEditOptions),
-        ("`policies`", "policies.", Switches),
-    ):
-        parts.append(section(title, prefix, cls, head="option"))
-    return "\n".join(parts)
+        (
+            ("Options", "", Options),
+            ("`index`", "index.", IndexOptions),
+            ("`nextEdit`", "nextEdit.", NextEditOptions),
+            ("`policies`", "policies.", Switches),
+        ),
+        head="option",
+    )
+
+
+def tables_page(heading: str, introduction: str, tables: Iterable[tuple[str, str, type]], *, head: str) -> str:
+    """A page of one table a class: its title, what stands before each name, the class."""
+    return "\n".join(
+        (heading, introduction, *(section(title, prefix, cls, head=head) for title, prefix, cls in tables))
+    )
 
 
 def _walk(at: str, cls: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct]]]:

@@ -28,8 +28,6 @@ _DIRECTORY_S: Final = 20.0
 _TOLD_CHARS: Final = 1500
 _FIELDS: Final = {"CPU": "pool.cpus", "GPU": "pool.gpus"}
 """Of the file, where a replica asks for what Ray calls so."""
-
-
 _OF_FRAMES: Final = ("ray::", "Traceback ", "During handling ", "The above exception ")
 
 
