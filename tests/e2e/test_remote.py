@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,8 +41,9 @@ def second():
     """Another user of this machine, with a folder that nobody else may look into; gone in the end, with all that is theirs."""
     if os.getuid() != 0:
         pytest.skip("a second user is made by root")
+    useradd, userdel = (shutil.which(each, path=f"{os.environ['PATH']}:/usr/sbin") for each in ("useradd", "userdel"))
     name = f"foretype-{uuid.uuid4().hex[:8]}"
-    if subprocess.run(["useradd", "--create-home", name], check=False, capture_output=True).returncode:
+    if useradd is None or subprocess.run([useradd, "--create-home", name], check=False, capture_output=True).returncode:
         pytest.skip("no user can be made here")
     user = pwd.getpwnam(name)
     try:
@@ -53,7 +55,7 @@ def second():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGTERM)
                     process.wait(DEADLINE_S)
-        subprocess.run(["userdel", "--remove", name], check=True, capture_output=True)
+        subprocess.run([userdel, "--remove", name], check=True, capture_output=True)
 
 
 def as_user(user, *command):

@@ -219,14 +219,16 @@ def _execute(source: str) -> dict[str, str]:
     random.seed(0)
     namespace = {"__name__": "__main__", "__builtins__": __builtins__}
     try:
-        code = compile(source, "candidate", "exec", dont_inherit=True)
+        try:
+            code = compile(source, "candidate", "exec", dont_inherit=True)
+        except ValueError as error:  # a null character, before Python 3.11.4
+            raise SyntaxError(str(error)) from None
         exec(code, namespace)  # noqa: S102 - what a sandbox is for
         sys.stdout.flush()
     except MemoryError:
         return {"status": "out_of_memory", "detail": "MemoryError"}
-    except (SyntaxError, ValueError) as error:
-        status = "failed" if isinstance(error, ValueError) and not isinstance(error, SyntaxError) else "syntax_error"
-        return {"status": status, "detail": _describe(error)}
+    except SyntaxError as error:
+        return {"status": "syntax_error", "detail": _describe(error)}
     except BaseException as error:  # noqa: BLE001 - SystemExit too: who leaves early has not passed
         return {"status": "failed", "detail": _describe(error)}
     return {"status": "passed", "detail": ""}

@@ -74,7 +74,10 @@ def checked_out(commit: str, repository: Path = HERE) -> Generator[Side]:
     with tempfile.TemporaryDirectory(prefix="foretype-bench-", ignore_cleanup_errors=True) as name:
         root = Path(name) / "tree"
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
-            archive.extractall(root, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                archive.extractall(root, filter="data")
+            else:  # before Python 3.11.4, which Debian 12 has; the archive is our own
+                archive.extractall(root)
         yield Side(root, _installed(root, Path(name) / "environment"), id)
 
 
