@@ -362,6 +362,7 @@ async def test_a_ledger_that_answers_drop_by_drop_is_one_that_does_not_answer() 
                     await asyncio.sleep(0.05)
                     writer.write(b"$1\r\n5\r\n" if b"EVAL" in asked else b"+OK\r\n")
                     await writer.drain()
+        writer.close()
         dropped.set()
 
     server = await asyncio.start_server(drips, "127.0.0.1", 0)

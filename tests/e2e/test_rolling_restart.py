@@ -30,6 +30,7 @@ class Balancer:
         self.port = 0
         self._turn = 0
         self._tasks = set()
+        self._writers = []
 
     @property
     def url(self):
@@ -45,13 +46,17 @@ class Balancer:
                         return port
         return None
 
+    def _accept(self, reader, writer):
+        self._writers.append(writer)  # closed in the end, also where its task never ran
+        self._tasks.add(asyncio.create_task(self._carry(reader, writer)))
+
     async def _carry(self, reader, writer):
-        self._tasks.add(asyncio.current_task())
         try:
             port = await self._healthy()
             if port is not None:
                 with suppress(OSError):
                     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+                    self._writers.append(far_writer)
                     await asyncio.gather(self._pour(reader, far_writer), self._pour(far_reader, writer))
         finally:
             writer.close()
@@ -68,7 +73,7 @@ class Balancer:
 
     @asynccontextmanager
     async def serving(self):
-        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield
@@ -77,6 +82,8 @@ class Balancer:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            for writer in self._writers:
+                writer.close()
 
 
 class Developer:

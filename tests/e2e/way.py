@@ -24,18 +24,21 @@ class Way:
         self.port = 0
         self.frozen = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     @property
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}/v1/stream"
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)  # closed in the end, also where its task never ran
+        self._tasks.add(asyncio.create_task(self._carry(reader, writer)))
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             with suppress(OSError):
                 far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.place.port)
+                self._writers.append(far_writer)
                 await asyncio.gather(self._pour(reader, far_writer), self._pour(far_reader, writer))
         finally:
             writer.close()
@@ -54,7 +57,7 @@ class Way:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Way]:
-        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -63,3 +66,5 @@ class Way:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            for writer in self._writers:
+                writer.close()
