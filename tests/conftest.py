@@ -5,9 +5,11 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
-settings.register_profile("foretype", deadline=None)  # a busy machine is no fault of the code
+# A busy machine is no fault of the code.
+BUSY = [HealthCheck.too_slow]
+settings.register_profile("foretype", deadline=None, suppress_health_check=BUSY)
 # `make mutants`: the same examples for every mutant, none kept for the next, and the first that fails will do.
 settings.register_profile(
     "mutants", deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate]

@@ -1,7 +1,15 @@
 from collections.abc import Iterator
 
 import pytest
+from foretype_backend.identity import store_watch, usage
 from foretype_lab import postgres
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that a busy machine keeps from answering is not one that is away: tests of such stores break their connections."""
+    for module in (store_watch, usage):
+        monkeypatch.setattr(module, "_ANSWER_S", 60.0)
 
 
 @pytest.fixture(scope="module")

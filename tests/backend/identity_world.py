@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
+from backend.redis_server import patient_ledger
 from backend.world import World, gateway
 from foretype_backend.admission.leases import Leases
 from foretype_backend.admission.limits import Budget
@@ -75,20 +76,21 @@ async def leased_gateway(
 ) -> AsyncGenerator[tuple[World, dict[str, str]]]:
     """A gateway whose one tenant's budget is leased from this Redis, and headers of its key. At the end nothing is reserved."""
     accounts = Accounts(lambda: "2026-09-22")
-    async with identity_of(folder / "i.db") as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key), NOW_MS)
-        await store.set_tenant(Tenant(name="acme", budgets={"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}))
-        await identity.watch.look()
-        clock = asyncio.get_running_loop().time
-        leases = Leases(accounts.quotas.budgets, slice_s=slice_s, now=clock())
-        shared = RedisLeases(redis_url, leases, slice_s=slice_s, clock=clock)
-        async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
-            world.service.metrics.watch_leases(shared.away_s)
-            assert await shared.renew()
-            shared.start()
-            yield world, {"Authorization": f"Bearer {key.text}"}
-            await world.idle()
-        await shared.close()
-        (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
-        assert statistics.reserved == 0
+    with patient_ledger():
+        async with identity_of(folder / "i.db") as (identity, store):
+            key = minted()
+            await store.add_key(key, record(key), NOW_MS)
+            await store.set_tenant(Tenant(name="acme", budgets={"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}))
+            await identity.watch.look()
+            clock = asyncio.get_running_loop().time
+            leases = Leases(accounts.quotas.budgets, slice_s=slice_s, now=clock())
+            shared = RedisLeases(redis_url, leases, slice_s=slice_s, clock=clock)
+            async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
+                world.service.metrics.watch_leases(shared.away_s)
+                assert await shared.renew()
+                shared.start()
+                yield world, {"Authorization": f"Bearer {key.text}"}
+                await world.idle()
+            await shared.close()
+            (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
+            assert statistics.reserved == 0

@@ -11,10 +11,11 @@ import json
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import uvicorn
+from foretype_backend.engines.openai.streaming import StreamingServer
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -55,7 +56,17 @@ class StandIn:
             raise
 
 
+def wait_for_answers(engine: StreamingServer, idle_timeout_s: float) -> None:
+    """From here on: where a silence is wanted, and no longer, or one of a busy machine would count."""
+    engine._config = replace(engine._config, idle_timeout_s=idle_timeout_s)
+    assert engine._streams is not None
+    engine._streams.idle_timeout_s = idle_timeout_s
+
+
 _T = TypeVar("_T", bound=StandIn)
+
+KEPT: dict[str, Any] = {"timeout_keep_alive": 600}
+"""A server closes no connection that is being used again: who asks is never refused because the machine was busy in between."""
 
 
 @asynccontextmanager
@@ -66,7 +77,7 @@ async def running(server: _T, port: int = 0) -> AsyncGenerator[_T]:
         listener.bind(("127.0.0.1", port))
         server.port = listener.getsockname()[1]
         app = Starlette(routes=server.routes())
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, log_level="critical", lifespan="off", **KEPT, timeout_graceful_shutdown=1)
         serving = uvicorn.Server(config)
         task = asyncio.create_task(serving.serve(sockets=[listener]))
         while not serving.started:  # noqa: ASYNC110  uvicorn has no event for it

@@ -9,11 +9,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import redis
+from foretype_backend.admission import redis_leases
 
-__all__ = ["RedisServer", "redis_server"]
+__all__ = ["RedisServer", "patient_ledger", "redis_server"]
+
+_START_S = 300.0
 
 
 class RedisServer:
@@ -34,19 +38,27 @@ class RedisServer:
         command += ["--save", "", "--appendonly", "no", *self._options, *options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         client = redis.Redis(unix_socket_path=str(self.socket))
-        for _ in range(500):
+        ends = time.monotonic() + _START_S
+        while self._process.poll() is None and time.monotonic() < ends:
             with contextlib.suppress(redis.RedisError):
                 client.ping()
                 client.close()
                 return
             time.sleep(0.02)
-        raise AssertionError("redis-server did not start")
+        raise AssertionError(f"redis-server did not start: {self._process.poll()}")
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+@contextlib.contextmanager
+def patient_ledger() -> Iterator[None]:
+    """Budgets leased meanwhile wait for a Redis that answers late: a busy machine is no ledger that is away."""
+    with patch.object(redis_leases, "_ANSWER_S", 60.0), patch.object(redis_leases, "_REACH_S", 60.0):
+        yield
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import uvicorn
+from backend.model_servers import KEPT
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -79,7 +80,7 @@ class Replica:
         self.starts += 1
         self.cache.clear()
         listener = self._listener()
-        config = uvicorn.Config(self._app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
+        config = uvicorn.Config(self._app(), log_level="critical", lifespan="off", **KEPT, timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]))

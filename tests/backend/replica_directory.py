@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import uvicorn
+from backend.model_servers import KEPT
 from backend.replica import Replica
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -85,7 +86,13 @@ class ReplicaDirectory:
     async def running(self) -> AsyncGenerator[ReplicaDirectory]:
         app = Starlette(routes=[Route("/replicas", self._list), Route("/rollouts", self._rollouts)])
         config = uvicorn.Config(
-            app, port=self.port, log_level="critical", lifespan="off", timeout_graceful_shutdown=0, date_header=False
+            app,
+            port=self.port,
+            log_level="critical",
+            lifespan="off",
+            **KEPT,
+            timeout_graceful_shutdown=0,
+            date_header=False,
         )
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -202,7 +202,7 @@ async def everything(url: str, headers: dict[str, str], fast: Replica, chat: Rep
 
 
 async def over_the_stream(url: str, headers: dict[str, str]) -> None:
-    async with connect(url, additional_headers=headers, compression=None, proxy=None) as socket:
+    async with connect(url, additional_headers=headers, compression=None, proxy=None, open_timeout=60) as socket:
         peer = Peer(socket, json=False)
         await peer.send(Hello(v=VERSION, workspaces=[Workspace(root="/src", repository="shop")]))
         while not isinstance(await peer.receive(), Profile):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import uvicorn
+from backend.model_servers import KEPT, wait_for_answers
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
@@ -114,7 +115,7 @@ async def server() -> AsyncIterator[Server]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         server.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        config = uvicorn.Config(server.app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(server.app(), log_level="critical", lifespan="off", **KEPT, timeout_graceful_shutdown=1)
         running = uvicorn.Server(config)
         task = asyncio.create_task(running.serve(sockets=[listener]))
         while not running.started:  # noqa: ASYNC110  uvicorn has no event for it
@@ -231,11 +232,14 @@ async def test_closing_the_iterator_early_closes_the_connection(server: Server) 
     ],
 )
 async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behaviour: str, message: str) -> None:
-    engine = await started(server, idle_timeout_s=1.0)
+    engine = await started(server)
     server.behaviour = behaviour
+    if behaviour == "silent":
+        wait_for_answers(engine, 1.0)
     with pytest.raises(EngineUnavailableError, match=message):
         await collect(engine, [1])
     server.behaviour = "ok"
+    wait_for_answers(engine, 60.0)
     assert text_of(await collect(engine, [1])) == "t0 t1 t2 "
     await engine.close()
 
@@ -324,11 +328,13 @@ async def test_a_server_that_comes_back_with_another_model_is_not_asked(server: 
 
 async def test_a_server_that_changes_its_model_without_a_break_is_seen_soon(server: Server) -> None:
     engine = await started(server)
+    now = time.monotonic()
+    engine._same._clock = lambda: now
     assert text_of(await collect(engine, [1]))
     looks = server.looks
     assert text_of(await collect(engine, [1], name="b")) and server.looks == looks  # it was seen a moment ago
     server.models = ["other"]
-    engine._same._clock = lambda: time.monotonic() + 6.0
+    engine._same._clock = lambda: now + 6.0
     assert text_of(await collect(engine, [1], name="c"))  # looked at beside this one, which need not wait
     async with asyncio.timeout(60):
         while engine._same._looking is not None:  # noqa: ASYNC110 - it has no event for it

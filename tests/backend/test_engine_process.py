@@ -57,7 +57,10 @@ async def test_a_stream_under_way_is_a_request_that_runs(tmp_path: Path) -> None
     body = {"model": "coder", "prompt": [5, 6], "max_tokens": 500, "stream": True, "user": "slow"}
     try:
         url = f"http://{engine.address}/v1/completions"
-        async with httpx.AsyncClient(trust_env=False) as client, client.stream("POST", url, json=body) as answer:
+        async with (
+            httpx.AsyncClient(trust_env=False, timeout=60) as client,
+            client.stream("POST", url, json=body) as answer,
+        ):
             await anext(answer.aiter_lines())
             assert await engine.requests() == 1
         async with asyncio.timeout(LIMIT_S):

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 import uvicorn
+from backend.model_servers import KEPT
 from foretype_backend.fleet.ray.register import ReplicaAnnouncement
 from foretype_backend.fleet.ray.rolls import Order
 from foretype_backend.fleet.rollout.machine import RolloutOptions
@@ -45,7 +46,7 @@ class Gateway:
 async def gateway() -> AsyncIterator[tuple[Gateway, str]]:
     made = Gateway()
     app = Starlette(routes=[Route("/v1/fleet/signals", made.signals)])
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off", **KEPT))
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110  uvicorn has no event for it

@@ -7,7 +7,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -269,13 +269,13 @@ def test_damaged_epochs_are_not_overlooked(tmp_path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def process(profile: Path, state: Path) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def process(
+    profile: Path, state: Path, command: Sequence[str] = (sys.executable, "-m", "foretype_backend", "serve")
+) -> AsyncGenerator[asyncio.subprocess.Process]:
     """`foretype serve` on a profile."""
-    command = (sys.executable, "-m", "foretype_backend", "serve", "--profile", str(profile), "--port", "0")
     pipe = asyncio.subprocess.PIPE
-    started = await asyncio.create_subprocess_exec(
-        *command, "--no-telemetry", "--state-dir", str(state), stdout=pipe, stderr=pipe
-    )
+    arguments = ("--profile", str(profile), "--port", "0", "--no-telemetry", "--state-dir", str(state))
+    started = await asyncio.create_subprocess_exec(*command, *arguments, stdout=pipe, stderr=pipe)
     try:
         yield started
     finally:

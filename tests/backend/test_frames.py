@@ -99,7 +99,7 @@ async def test_a_server_that_ends_as_one_peer_closes_tells_the_other() -> None:
 
 
 async def test_what_came_before_anybody_listened_is_heard() -> None:
-    async with gateway() as world, connect(world.ws_url, compression=None, proxy=None) as socket:
+    async with gateway() as world, connect(world.ws_url, compression=None, proxy=None, open_timeout=60) as socket:
         await socket.send(HELLO)
         answer = msgspec.msgpack.decode(await socket.recv(decode=False))
         assert answer["type"] == "profile"

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -111,17 +112,19 @@ async def test_two_starts_have_two_tokens(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: Path) -> None:
-    arguments = ("--private", "--state-dir", str(tmp_path), "--linger-s", "2")
-    async with serving(*arguments) as (process, url):
+    linger_s = 15.0  # within which a busy machine connects
+    async with serving("--private", "--state-dir", str(tmp_path), "--linger-s", str(linger_s)) as (process, url):
         token = json.loads((tmp_path / "gateway.json").read_text())["token"]
         stream = url.replace("http", "ws") + "/v1/stream"
-        headers = {"Authorization": f"Bearer {token}"}
-        async with connect(stream, additional_headers=headers, proxy=None) as one:
-            async with connect(stream, additional_headers=headers, proxy=None):
+        options: dict[str, Any] = {"additional_headers": {"Authorization": f"Bearer {token}"}, "proxy": None}
+        async with connect(stream, open_timeout=60, **options) as one:
+            async with connect(stream, open_timeout=60, **options):
                 pass
-            await asyncio.sleep(2.3)  # longer than the linger time: one connection is enough to stay
             await one.send(msgpack.encode(Hello(v=1)))
             await one.recv()
+            await asyncio.sleep(linger_s + 0.5)  # one connection is enough to stay
+            assert process.returncode is None
+            await (await one.ping())
         assert await asyncio.wait_for(process.wait(), 60) == 0
         assert not (tmp_path / "gateway.json").exists()
 
@@ -177,7 +180,7 @@ async def test_sigterm_tells_clients_before_it_closes(tmp_path: Path) -> None:
     profile = tmp_path / "gateway.toml"
     profile.write_text("[gateway]\ndrain_s = 0.5\n")  # nobody moves here
     async with serving("--profile", str(profile), "--port", "0") as (process, url):
-        async with connect(url.replace("http", "ws") + "/v1/stream", proxy=None) as socket:
+        async with connect(url.replace("http", "ws") + "/v1/stream", proxy=None, open_timeout=60) as socket:
             await socket.send(msgpack.encode(Hello(v=1)))
             await socket.recv()
             process.send_signal(signal.SIGTERM)
@@ -215,7 +218,7 @@ async def test_a_gguf_file_of_the_user_is_served_with_nothing_beside_it(tmp_path
         )
         await session.start()
         try:
-            profile = await session.ready()
+            profile = await session.ready(60)
             tokenizer = load_tokenizer(await session.tokenizer_path())
             assert tokenizer.digest == profile.tokenizer_digest
             assert tokenizer.count("def f(") == 6

@@ -32,7 +32,7 @@ async def raw(world_port: int, data: bytes, *, wait: bool = True) -> bytes:
 async def test_connections_beyond_the_limit_are_told_to_try_later() -> None:
     async with gateway() as world, world.peer() as peer:
         world.app.state.stream.places.in_all = 1
-        async with connect(world.ws_url, proxy=None) as socket:
+        async with connect(world.ws_url, proxy=None, open_timeout=60) as socket:
             with pytest.raises(ConnectionClosed) as closed:
                 await socket.recv()
             assert closed.value.rcvd is not None
@@ -43,7 +43,7 @@ async def test_connections_beyond_the_limit_are_told_to_try_later() -> None:
 async def test_who_never_says_hello_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_connection, "HELLO_S", 0.05)
     async with gateway() as world, world.peer() as peer:
-        async with connect(world.ws_url, proxy=None) as socket:
+        async with connect(world.ws_url, proxy=None, open_timeout=60) as socket:
             with pytest.raises(ConnectionClosed) as closed:
                 await socket.recv()
             assert closed.value.rcvd is not None
@@ -86,7 +86,7 @@ async def test_a_compressed_bomb_is_never_inflated() -> None:
             bomb = gzip.compress(b" " * 50_000_000)
             answer = await http.post("/v1/completions", content=bomb, headers={"content-encoding": "gzip"})
             assert answer.status_code == 400
-        async with connect(world.ws_url, compression="deflate", proxy=None) as socket:
+        async with connect(world.ws_url, compression="deflate", proxy=None, open_timeout=60) as socket:
             assert socket.protocol.extensions == []
             await socket.send(zlib.compress(b" " * 50_000_000))
             assert b"frame" in bytes(await socket.recv())
@@ -117,7 +117,9 @@ async def test_no_field_of_a_request_names_an_engine() -> None:
 async def test_a_slow_reader_costs_one_delta_and_nobody_else_waits() -> None:
     engine = scripted("x + 1\n" * 200)
     async with gateway(engine) as world, world.peer() as quick:
-        async with connect(world.ws_url, proxy=None, compression=None, max_queue=1, close_timeout=0.2) as slow:
+        async with connect(
+            world.ws_url, proxy=None, compression=None, max_queue=1, close_timeout=0.2, open_timeout=60
+        ) as slow:
             await slow.send(b"\x83\xa4type\xa5hello\xa1v\x01\xa6client\xa1x")
             await slow.recv()
             connection = next(c for c in world.app.state.stream.connections if c.session.hello.client == "x")

@@ -311,7 +311,7 @@ async def test_a_gateway_asks_for_a_key_and_a_revoked_one_ends_its_connections(t
                         await peer.socket.recv()
                 assert closed.value.rcvd is not None
                 assert closed.value.rcvd.code == CLOSE_CREDENTIALS
-            async with connect(world.ws_url, additional_headers=headers, proxy=None) as socket:
+            async with connect(world.ws_url, additional_headers=headers, proxy=None, open_timeout=60) as socket:
                 with pytest.raises(ConnectionClosed):
                     await socket.recv()
             await until(lambda: not world.app.state.stream.connections)

@@ -86,14 +86,14 @@ class Fleet:
 async def fleet(
     *names: str, token: str = "", token_file: str | None = None, poll_s: float = 0.05, **labels: str
 ) -> AsyncGenerator[Fleet]:
-    quick: dict[str, Any] = {"poll_s": poll_s, "timeout_s": 5.0, "shrink_interval_s": 0.5, "first_wait_s": 20.0}
+    quick: dict[str, Any] = {"poll_s": poll_s, "timeout_s": 5.0, "shrink_interval_s": 0.5, "first_wait_s": 60.0}
     async with ReplicaDirectory().running() as directory:
         directory.token = token
         ours = Fleet(directory)
         for name in names:
             await ours.up(name, **labels)
         discovery = DiscoveryConfig(source="http", url=directory.url, token_file=token_file, **quick)
-        fast = FastConfig(discovery=discovery, check_every_s=0.5, idle_timeout_s=5.0)
+        fast = FastConfig(discovery=discovery, check_every_s=0.5, idle_timeout_s=60.0)
         pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens, grammar="foretype-1")
         try:
             async with gateway(pool, salts=SaltBook(SECRET, {})) as ours.world:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncGenerator, Iterator
@@ -53,13 +54,13 @@ def pool_of(*replicas: Replica, patience_s: float = 0.5) -> ReplicaPool:
         health=HealthOptions(idle_s=0.5, silence_s=patience_s, first_pause_s=0.1, longest_pause_s=0.2),
         check_timeout_s=patience_s,
     )
-    engines = [
-        VllmServerEngine.from_config(
-            url=f"{one.url}/v1", vocabulary_tokens=TOKENIZER.vocabulary_tokens, connect_timeout_s=max(1.0, patience_s)
-        )
-        for one in replicas
-    ]
-    return ReplicaPool(engines, options)
+    return ReplicaPool([engine_of(one, connect_timeout_s=max(1.0, patience_s)) for one in replicas], options)
+
+
+def engine_of(replica: Replica, **options: float) -> VllmServerEngine:
+    return VllmServerEngine.from_config(
+        url=f"{replica.url}/v1", vocabulary_tokens=TOKENIZER.vocabulary_tokens, **options
+    )
 
 
 @contextlib.asynccontextmanager
@@ -115,9 +116,16 @@ async def test_a_cut_to_the_only_engine_holds_no_slot_and_heals_by_itself(across
             await until(lambda: standing(world, far, ReplicaStanding.IN_SERVICE) == 1)
 
 
-async def test_a_cut_to_one_of_two_replicas_costs_what_it_had_begun(across: Wire) -> None:
+async def test_a_cut_to_one_of_two_replicas_costs_what_it_had_begun(
+    across: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
     far, near = FarReplica(across), Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-    async with serving(pool_of(far, near), far, near) as world:
+    beyond, here = engine_of(far, connect_timeout_s=1.0, idle_timeout_s=1.0), engine_of(near)
+    health = HealthOptions(idle_s=0.5, silence_s=0.5, first_pause_s=0.1, longest_pause_s=0.2)
+    pool = ReplicaPool([beyond, here], PoolOptions(health=health, check_timeout_s=0.5))
+    async with serving(pool, far, near, limits=LimitsConfig(abort_grace_ms=100, retry_wait_ms=100)) as world:
+        # A busy machine, which nobody is as patient with as the checks of the far side allow, is no fault of the near one.
+        monkeypatch.setattr(here, "check", lambda: asyncio.sleep(0))
         async with loaded(world) as load:
             await load.more(good=done)
             across.cut = True
@@ -138,8 +146,8 @@ async def test_a_cut_to_one_of_two_replicas_costs_what_it_had_begun(across: Wire
 
 async def test_two_hundred_milliseconds_more_are_seen_in_the_figures_and_break_nothing(across: Wire) -> None:
     far = FarReplica(across)
-    limits = LimitsConfig(max_deadline_ms=20_000, abort_grace_ms=100)
-    async with serving(pool_of(far, patience_s=5), far, limits=limits) as world:
+    limits = LimitsConfig(max_deadline_ms=60_000, abort_grace_ms=100)
+    async with serving(pool_of(far, patience_s=60), far, limits=limits) as world:
         across.delay_s = 0.1  # each way
         async with loaded(world) as load:
             await load.more(16)
@@ -153,8 +161,8 @@ async def test_two_hundred_milliseconds_more_are_seen_in_the_figures_and_break_n
 
 async def test_one_packet_in_twenty_may_be_lost(across: Wire) -> None:
     far = FarReplica(across)
-    limits = LimitsConfig(max_deadline_ms=30_000, abort_grace_ms=100)
-    async with serving(pool_of(far, patience_s=20), far, limits=limits) as world:
+    limits = LimitsConfig(max_deadline_ms=60_000, abort_grace_ms=100)
+    async with serving(pool_of(far, patience_s=60), far, limits=limits) as world:
         across.loss = 0.05
         async with loaded(world) as load:
             await load.more(40)

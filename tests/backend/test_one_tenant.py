@@ -48,7 +48,7 @@ async def test_one_tenants_connections_lock_nobody_else_out(tmp_path: Path) -> N
     bounds = {"max_connections": 3, "max_connections_per_tenant": 2}
     async with two_tenants(tmp_path, bounds=bounds) as (world, acme, other):
         async with world.peer(additional_headers=acme), world.peer(additional_headers=acme) as second:
-            async with connect(world.ws_url, proxy=None, additional_headers=acme) as third:
+            async with connect(world.ws_url, proxy=None, additional_headers=acme, open_timeout=60) as third:
                 with pytest.raises(ConnectionClosed) as closed:
                     await third.recv()
                 assert closed.value.rcvd is not None

@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_used_changes_nothing(caplog: pytest.LogCaptureFix
 
 
 async def greet(url: str, **options: Any) -> Any:
-    socket = await connect(url.replace("http", "ws", 1) + "/v1/stream", proxy=None, **options)
+    socket = await connect(url.replace("http", "ws", 1) + "/v1/stream", proxy=None, open_timeout=60, **options)
     await socket.send(msgspec_json.encode(Hello(v=1)).decode())
     await socket.recv()
     return socket
@@ -160,7 +160,7 @@ async def test_a_process_reloads_on_a_signal_and_drains_on_another(tmp_path: Pat
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             health = await http.get(f"{url}/healthz")
             assert (health.status_code, health.json()["status"]) == (503, "draining")
-        late = await connect(url.replace("http", "ws", 1) + "/v1/stream", proxy=None)
+        late = await connect(url.replace("http", "ws", 1) + "/v1/stream", proxy=None, open_timeout=60)
         with pytest.raises(ConnectionClosed):
             await late.recv()
         await socket.send(msgspec_json.encode(complete("r2")).decode())

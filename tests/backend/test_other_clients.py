@@ -83,7 +83,7 @@ async def test_zed_reads_one_answer_with_all_the_fields_it_insists_on() -> None:
 
 @pytest.mark.parametrize("body", [MINUET, CONTINUE, ZED])
 async def test_a_token_is_asked_of_them_too(body: dict[str, Any]) -> None:
-    async with gateway(token="sesame-open-up-please") as world, httpx.AsyncClient() as http:
+    async with gateway(token="sesame-open-up-please") as world, httpx.AsyncClient(timeout=60) as http:
         url = f"http://127.0.0.1:{world.port}/v1/completions"
         refused = await http.post(url, json=body, headers={"Authorization": "Bearer TERM"})
         assert refused.status_code == 401

@@ -208,11 +208,13 @@ async def test_a_browsers_socket_takes_both_halves_and_the_answer_names_the_prot
         cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
         url = f"ws://127.0.0.1:{world.port}/v1/stream"
         protocols = [Subprotocol("foretype"), Subprotocol(f"foretype.{page}")]
-        async with connect(url, additional_headers={"Cookie": cookie}, subprotocols=protocols) as socket:
+        async with connect(
+            url, additional_headers={"Cookie": cookie}, subprotocols=protocols, open_timeout=60
+        ) as socket:
             assert socket.subprotocol == "foretype"
             await socket.send('{"type": "hello", "v": 1, "client": "test"}')
             assert '"profile"' in str(await socket.recv())
-        async with connect(url, additional_headers={"Cookie": cookie}) as socket:
+        async with connect(url, additional_headers={"Cookie": cookie}, open_timeout=60) as socket:
             await socket.wait_closed()
             assert socket.close_code == 4401
 

@@ -104,7 +104,10 @@ async def test_a_bad_question_is_answered_with_its_field(fields: dict[str, Any],
 
 
 async def test_strangers_are_asked_who_they_are() -> None:
-    async with gateway(token="sesame-open-up-please") as world, httpx.AsyncClient(base_url=world.url) as http:
+    async with (
+        gateway(token="sesame-open-up-please") as world,
+        httpx.AsyncClient(base_url=world.url, timeout=60) as http,
+    ):
         assert (
             await http.post("/playground/next_edit", json={"text": "", "cursor": 0, "happened": []})
         ).status_code == 401

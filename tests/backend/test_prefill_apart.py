@@ -41,7 +41,7 @@ class Apart:
 
 @contextlib.asynccontextmanager
 async def apart(**roles: str) -> AsyncGenerator[Apart]:
-    options: dict[str, Any] = {"poll_s": 0.05, "shrink_interval_s": 0.2, "first_wait_s": 20.0}
+    options: dict[str, Any] = {"poll_s": 0.05, "shrink_interval_s": 0.2, "first_wait_s": 60.0}
     async with ReplicaDirectory().running() as directory:
         replicas = {name: Replica(vocabulary=TOKENIZER.vocabulary_tokens) for name in roles}
         for name, role in roles.items():
@@ -52,7 +52,7 @@ async def apart(**roles: str) -> AsyncGenerator[Apart]:
             prefill_from_tokens=256,
             tiers=True,
             check_every_s=0.2,
-            idle_timeout_s=5.0,
+            idle_timeout_s=60.0,
         )
         fast.check()
         pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)

@@ -112,7 +112,7 @@ def _common(left: list[int], right: list[int]) -> int:
 async def test_the_tiers_are_told_and_a_redis_that_was_away_is_told_later() -> None:
     with redis_server() as server:
         sender = RetireSender(
-            redis.asyncio.Redis(unix_socket_path=str(server.socket), socket_timeout=1.0), SECRET, capacity=3
+            redis.asyncio.Redis(unix_socket_path=str(server.socket), socket_timeout=60.0), SECRET, capacity=3
         )
         reader = redis.Redis(unix_socket_path=str(server.socket), protocol=2)
         sender.tell([RetireNotice("n", "a.py", 4), PurgeNotice("n")])

@@ -166,17 +166,17 @@ def test_every_subscriber_hears_everything_once_and_a_deaf_one_is_bounded() -> N
 
 def test_chunks_in_redis() -> None:
     with redis_server() as server:
-        chunks = RedisChunks(server.url, secret=SECRET, ttl_s=100)
+        chunks = RedisChunks(server.url, timeout_s=60.0, secret=SECRET, ttl_s=1000)
         chunks.check()
         chunks.store("ns-1", [(b"a", CHUNK), (b"b", memoryview(CHUNK[::-1]))])
         assert chunks.exist("ns-1", [b"a", b"b", b"c"]) == [True, True, False]
         assert chunks.load("ns-1", [b"b", b"c", b"a"], len(CHUNK)) == [CHUNK[::-1], None, CHUNK]
         assert chunks.load("ns-2", [b"a"], len(CHUNK)) == [None]  # another tenant's
         raw = redis.Redis(unix_socket_path=str(server.socket))
-        assert 0 < raw.ttl(b"ftk2:ns-1:a") <= 100
-        chunks.shorten("ns-1", [b"a"], 5)
-        assert raw.ttl(b"ftk2:ns-1:a") <= 5
-        assert chunks.load("ns-1", [b"a"], len(CHUNK)) == [CHUNK] and raw.ttl(b"ftk2:ns-1:a") > 5  # used again
+        assert 0 < raw.ttl(b"ftk2:ns-1:a") <= 1000
+        chunks.shorten("ns-1", [b"a"], 500)
+        assert raw.ttl(b"ftk2:ns-1:a") <= 500
+        assert chunks.load("ns-1", [b"a"], len(CHUNK)) == [CHUNK] and raw.ttl(b"ftk2:ns-1:a") > 500  # used again
         raw.setrange(b"ftk2:ns-1:b", 40, b"\0\0\0")
         assert chunks.load("ns-1", [b"b"], len(CHUNK)) == [None]
         assert chunks.statistics().damaged == 1
@@ -191,7 +191,10 @@ def test_chunks_in_redis() -> None:
 def test_who_can_write_to_that_redis_forges_no_chunk_and_no_message() -> None:
     with redis_server() as server:
         raw: Any = redis.Redis(unix_socket_path=str(server.socket))
-        ours, forger = RedisChunks(server.url, secret=SECRET), RedisChunks(server.url, secret=OTHERS)
+        ours, forger = (
+            RedisChunks(server.url, timeout_s=60.0, secret=SECRET),
+            RedisChunks(server.url, timeout_s=60.0, secret=OTHERS),
+        )
         ours.check()
         forger.store("ns", [(b"a", CHUNK)])
         assert ours.load("ns", [b"a"], len(CHUNK)) == [None]
@@ -224,7 +227,7 @@ def test_the_stream_carries_what_was_retired() -> None:
 
 def test_a_redis_that_is_away_full_or_restarted_raises_and_serves_again() -> None:
     with redis_server("--maxmemory", "2mb", "--maxmemory-policy", "noeviction") as server:
-        chunks = RedisChunks(server.url, secret=SECRET)
+        chunks = RedisChunks(server.url, timeout_s=60.0, secret=SECRET)
         chunks.check()
         chunks.store("n", [(b"a", CHUNK)])
         with pytest.raises(TierUnavailableError):
@@ -243,16 +246,16 @@ def test_a_redis_that_is_away_full_or_restarted_raises_and_serves_again() -> Non
 @pytest.mark.parametrize("options", [("--save", "60 1"), ("--appendonly", "yes")])
 def test_a_redis_that_writes_to_disk_is_refused(options: tuple[str, str]) -> None:
     with redis_server(*options) as server, pytest.raises(TierRefusedError, match="disk"):
-        RedisChunks(server.url, secret=SECRET).check()
+        RedisChunks(server.url, timeout_s=60.0, secret=SECRET).check()
 
 
 def test_another_format_and_a_closed_configuration_are_refused() -> None:
     with redis_server("--rename-command", "CONFIG", "") as server:
         with pytest.raises(TierRefusedError, match="CONFIG"):
-            RedisChunks(server.url, secret=SECRET).check()
-        RedisChunks(server.url, secret=SECRET, unverified=True).check()
+            RedisChunks(server.url, timeout_s=60.0, secret=SECRET).check()
+        RedisChunks(server.url, timeout_s=60.0, secret=SECRET, unverified=True).check()
         redis.Redis(unix_socket_path=str(server.socket)).set("ftk:format", "99")
         with pytest.raises(TierRefusedError, match="format 99"):
-            RedisChunks(server.url, secret=SECRET, unverified=True).check()
+            RedisChunks(server.url, timeout_s=60.0, secret=SECRET, unverified=True).check()
     with pytest.raises(ValueError, match="ttl_s"):
         RedisChunks("redis://localhost", secret=SECRET, ttl_s=0)

@@ -201,7 +201,9 @@ async def editors(url: str, replica: Replica, count: int, **options: Any) -> Asy
         found: list[Editor] = []
         for _ in range(count):
             socket = await stack.enter_async_context(
-                connect(f"{url.replace('http', 'ws')}/v1/stream", compression=None, proxy=None, **options)
+                connect(
+                    f"{url.replace('http', 'ws')}/v1/stream", compression=None, proxy=None, open_timeout=60, **options
+                )
             )
             peer = Peer(socket, json=False)
             await peer.send(Hello(v=VERSION, workspaces=[Workspace(root="/src/shop", repository="shop")]))

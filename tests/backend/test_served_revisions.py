@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from backend.patient_gateway import SERVE
 from backend.replica import Replica
 from backend.replica_directory import ReplicaDirectory
 from backend.test_fleet_gateway import process
@@ -78,7 +79,7 @@ async def rolling(tmp_path: Path, *up: str) -> AsyncGenerator[Roll]:
             "budgets = { prompt_tokens = 700 }\nmin_mean_logprob = { line = -1.25 }\n"
             + rules("pool.revisions.r2.grammar_rules")
         )
-        async with process(profile, tmp_path / "state") as gateway:
+        async with process(profile, tmp_path / "state", SERVE) as gateway:
             assert gateway.stdout is not None and gateway.stderr is not None
             line = (await gateway.stdout.readline()).decode()
             assert line.startswith("ready "), (await gateway.stderr.read()).decode()

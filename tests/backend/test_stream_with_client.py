@@ -30,7 +30,7 @@ async def session_of(world: World, **options: Any) -> AsyncGenerator[Session]:
     session = Session(world.ws_url, clock=time.monotonic, rng=random.Random(1), **options)
     await session.start()
     try:
-        await session.ready()
+        await session.ready(60)
         yield session
     finally:
         await session.close()

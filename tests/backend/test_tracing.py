@@ -71,7 +71,7 @@ async def test_the_stages_of_a_completion_are_its_timings() -> None:
 
 async def test_a_request_that_is_refused_or_given_up_is_a_span_too() -> None:
     seen = traces()
-    async with gateway(scripted(decode_s_per_token=0.5), tracing=seen.tracing) as world:
+    async with gateway(scripted(decode_s_per_token=60.0), tracing=seen.tracing) as world:
         async with world.peer() as peer:
             await peer.send(complete("gone"))
             await until(lambda: world.service.statistics() != (0, 0, 0))

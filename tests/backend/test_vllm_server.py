@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from backend.model_servers import wait_for_answers
 from backend.replica import VOCABULARY, Replica
 from backend.world import until
 from foretype_backend.engines.port import (
@@ -123,8 +124,10 @@ async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Repli
     ],
 )
 async def test_what_is_wrong_is_said_and_a_check_finds_it(replica: Replica, behaviour: str, fault: Fault) -> None:
-    engine = await started(replica, idle_timeout_s=1.0)
+    engine = await started(replica)
     replica.behaviour = behaviour
+    if behaviour == "silent":
+        wait_for_answers(engine, 1.0)
     with pytest.raises(EngineUnavailableError) as caught:
         await collect(engine)
     assert caught.value.fault is fault
@@ -132,6 +135,7 @@ async def test_what_is_wrong_is_said_and_a_check_finds_it(replica: Replica, beha
     with pytest.raises(EngineUnavailableError):
         await engine.check()
     replica.behaviour = "ok"
+    wait_for_answers(engine, 60.0)
     await engine.check()
     assert len(await collect(engine)) == 4
     await engine.close()

@@ -8,11 +8,10 @@ import random
 from collections import Counter
 
 from backend.replica import Replica
-from backend.test_pool import QUICK, pool_of  # type: ignore[attr-defined]
+from backend.test_pool import patient, pool_of  # type: ignore[attr-defined]
 from backend.world import until
 from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.engines.port import WARM_PRIORITY, GenerationParams, GenerationRequest, Origin
-from foretype_backend.fleet.pool import PoolOptions
 from foretype_backend.fleet.warmups import PromptBeginning, WarmOptions, WarmQueue, stable_parts
 from foretype_backend.prefix.chain import blocks_of
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
@@ -164,7 +163,7 @@ def test_a_miss_storm_in_virtual_time_is_one_computation_for_each_part() -> None
 
 async def test_a_storm_on_real_replicas_computes_a_repository_at_most_once_on_each_and_everybody_is_warm() -> None:
     replicas = [Replica(), Replica()]
-    async with pool_of(*replicas, options=PoolOptions(health=QUICK)) as pool:
+    async with pool_of(*replicas, options=patient()) as pool:
         everybody = [prompt(at % 2, at) for at in range(24)]
         await asyncio.gather(*(pool.warm(ids, salt="s", origin=origin) for ids, origin in everybody))
         await until(lambda: pool.pool_statistics().warm.waiting == 0 and not pool.warming)

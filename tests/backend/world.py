@@ -83,7 +83,7 @@ class World:
     async def peer(self, *, json: bool = False, hello: bool = True, **options: Any) -> AsyncGenerator[Peer]:
         """A connection that has said hello and has its profile."""
         # A peer with answers that it never took does not see the gateway's goodbye: it is not waited for.
-        options = {"close_timeout": 0.5} | options
+        options = {"close_timeout": 0.5, "open_timeout": 60} | options
         async with connect(self.ws_url, compression=None, proxy=None, **options) as socket:
             peer = Peer(socket, json=json)
             if hello:

@@ -93,7 +93,7 @@ async def test_it_ends_by_itself_after_the_last_connection_left(tmp_path: Path) 
     assert record is not None
     session = Session(endpoint.url, token=endpoint.token, clock=time.monotonic, rng=random.Random(1))
     await session.start()
-    await session.ready()
+    await session.ready(60)
     await asyncio.sleep(2.0)
     assert await find_gateway(tmp_path) is not None, "it left while somebody was connected"
     await session.close()

@@ -54,7 +54,7 @@ async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session
         getattr(session, name).add(subscriber)
     await session.start()
     try:
-        await session.ready()
+        await session.ready(60)
         yield session
     finally:
         await session.close()
@@ -88,7 +88,7 @@ async def test_the_network_took_what_the_gateway_did_not() -> None:
         session = Session(server.url, clock=lambda: now, rng=random.Random(1), backoff=FAST)
         await session.start()
         try:
-            await session.ready()
+            await session.ready(60)
             _, done = await read(session.complete(call("1", "x")))
         finally:
             await session.close()
@@ -104,7 +104,7 @@ async def test_counters_go_on_over_connections() -> None:
         )
         await session.start()
         try:
-            await session.ready()
+            await session.ready(60)
             await read(session.complete(call("1", "stable")))
             await server.peers[0].connection.close()
             await server.wait_for(Hello, 2)
@@ -208,7 +208,7 @@ async def test_a_gateway_may_answer_the_close_before_the_connection_is_cut() -> 
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/stream"
         session = Session(url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
         await session.start()
-        await session.ready()
+        await session.ready(60)
         await session.close()
         assert await cut is False
 
@@ -219,7 +219,7 @@ async def test_a_call_without_a_connection_fails_at_once() -> None:
         await read(session.complete(call("1", "x")))
     await session.start()
     with pytest.raises(GatewayGoneError, match="cannot be reached"):
-        await session.ready()
+        await session.ready(60)
     await session.close()
 
 
@@ -246,7 +246,7 @@ async def test_a_private_gateway_is_located_anew_for_every_connection() -> None:
 
         session = Session(clock=time.monotonic, rng=random.Random(1), backoff=FAST, locate=locate)
         await session.start()
-        await session.ready()
+        await session.ready(60)
         await first.peers[0].connection.close()
         await second.wait_for(Hello)
         assert session.endpoint == Endpoint(second.url, "two")
@@ -258,7 +258,7 @@ async def test_a_wrong_token_is_named_and_never_printed() -> None:
         session = Session(server.url, token="wrong-secret", clock=time.monotonic, rng=random.Random(1), backoff=FAST)
         await session.start()
         with pytest.raises(GatewayGoneError, match=r"401.*token"):
-            await session.ready()
+            await session.ready(60)
         assert "wrong-secret" not in repr(session) + repr(session.endpoint) + session.statistics().last_error
         await session.close()
 
@@ -272,7 +272,7 @@ async def test_a_close_with_4401_names_the_token() -> None:
         session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
         await session.start()
         with pytest.raises(GatewayGoneError, match="4401"):
-            await session.ready()
+            await session.ready(60)
         await session.close()
 
 

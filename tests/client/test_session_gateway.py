@@ -41,7 +41,7 @@ async def connected(world: World, **options: Any) -> AsyncIterator[Session]:
     )
     await session.start()
     try:
-        await session.ready()
+        await session.ready(60)
         yield session
     finally:
         await session.close()
@@ -135,7 +135,7 @@ async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
         session.connections.add(states.append)
         await session.start()
         with pytest.raises(GatewayGoneError, match="check the token"):
-            await session.ready()
+            await session.ready(60)
         await session.close()
         assert states == []
 

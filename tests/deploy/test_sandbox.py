@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 UID = "10001"
 
 INSIDE = """
-import json, os, subprocess, sys, urllib.request
+import json, os, subprocess, sys, time, urllib.request
 
 def refused(path):
     try:
@@ -39,8 +39,10 @@ body = json.dumps({"prompt": "x = ", "max_tokens": 4}).encode()
 ask = urllib.request.Request(url + "/v1/completions", body, {"Content-Type": "application/json"})
 with urllib.request.urlopen(ask, timeout=300) as answer:
     text = json.load(answer)["choices"][0]["text"]
-with urllib.request.urlopen(url + "/metrics", timeout=300) as answer:
-    metrics = answer.read().decode()
+metrics, until = "", time.monotonic() + 60
+while "foretype_workers 2.0" not in metrics and time.monotonic() < until:  # a worker that is busy is left out of a scrape
+    with urllib.request.urlopen(url + "/metrics", timeout=300) as answer:
+        metrics = answer.read().decode()
 own = {key: status()[key] for key in ("Uid", "CapEff", "CapBnd", "NoNewPrivs")}
 files = {path: refused(path) for path in ("/usr/x", sys.argv[1] + "/x", "/etc/passwd", "/root/x", "/tmp/x")}
 served.terminate()

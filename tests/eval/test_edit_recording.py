@@ -70,7 +70,9 @@ def test_stored_content_comes_back_by_its_name(tmp_path: Path) -> None:
     assert texts_after(recording.events) == {"src/a.ts": "one\ntwo\n"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None
+)
 @given(data=st.data())
 def test_utf16_offsets_become_characters(tmp_path: Path, data: st.DataObject) -> None:
     letters = st.sampled_from(["a", "\n", "é", "漢", "🙂", "𝒳"])

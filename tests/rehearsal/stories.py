@@ -9,7 +9,7 @@ import secrets
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -45,8 +45,9 @@ def check(true: bool, otherwise: str) -> None:
 # What both do
 
 
-def new_key(there: Host, gateway: Container, tenant: str) -> str:
-    """A tenant and a key of one user, by our own commands beside the gateway."""
+def new_key(there: Host, gateways: Sequence[Container], tenant: str) -> str:
+    """A tenant and a key of one user, by our own commands beside the first of the gateways; all of them know it then."""
+    gateway = gateways[0]
 
     def foretype(*words: str) -> Any:
         done = there.execute(gateway, ["foretype", *words, *_PROFILE, "--json"])
@@ -56,7 +57,11 @@ def new_key(there: Host, gateway: Container, tenant: str) -> str:
     foretype("tenants", "add", tenant)
     foretype("tenants", "add-user", tenant, "ann")
     key = foretype("keys", "create", "--tenant", tenant, "--user", "ann")["key"]
-    time.sleep(2)  # what the store tells every gateway within
+    for one in gateways:
+        models = urllib.request.Request(
+            f"http://{one.address}:7878/v1/models", headers={"Authorization": f"Bearer {key}"}
+        )
+        until(f"{one.name} knows the key", lambda one=one, models=models: answers(there, one, models))
     return key
 
 
@@ -187,7 +192,7 @@ def compose(deploy: Path, folder: Path) -> None:
             for name in ("gateway", "vllm"):
                 has_no_rights(there, team.containers[name])
         with step("compose: two tenants and their keys"):
-            keys = new_key(there, gateway, "acme"), new_key(there, gateway, "rival")
+            keys = new_key(there, [gateway], "acme"), new_key(there, [gateway], "rival")
         with step("compose: a completion; another tenant is kept apart"):
             asyncio.run(kept_apart(url, keys, folder))
         with step("compose: Prometheus scrapes the gateway, every rule and every panel can be asked"):
@@ -209,7 +214,7 @@ def again(container: Container) -> Container:
     return container
 
 
-def answers(there: Host, container: Container, url: str) -> bool:
+def answers(there: Host, container: Container, url: str | urllib.request.Request) -> bool:
     there.alive(container)
     try:
         with _HTTP.open(url, timeout=30) as answer:
@@ -289,7 +294,8 @@ def kubernetes(deploy: Path, folder: Path) -> None:
                 for pod in (gateways[0], vllm[0]):
                     has_no_rights(there, pod.main)
             with step("kubernetes: two tenants and their keys"):
-                keys = new_key(there, gateways[0].main, "acme"), new_key(there, gateways[0].main, "rival")
+                running = [pod.main for pod in gateways]
+                keys = new_key(there, running, "acme"), new_key(there, running, "rival")
             with step("kubernetes: a completion under the service's names; another tenant is kept apart"):
                 asyncio.run(kept_apart(url, keys, folder))
                 asyncio.run(still_cached("http://foretype-gateway", keys[0], folder))

@@ -98,7 +98,7 @@ async def test_a_client_gets_text_and_the_second_time_out_of_the_cache(url: str,
     )
     await session.start()
     try:
-        profile = await session.ready()
+        profile = await session.ready(60)
         assert profile.grammar == "foretype-1" and profile.block_tokens == 32
         first, done = await complete(session, "one")
         assert done.usage.cached_tokens == 0 and done.usage.generated_tokens > 0
@@ -122,7 +122,7 @@ async def test_a_next_edit_is_asked_with_the_ids_of_its_format_and_a_cancel_free
     )
     await session.start()
     try:
-        profile = await session.ready()
+        profile = await session.ready(60)
         assert profile.next_edit is not None and profile.next_edit.format == "sweep-next-edit"
         text = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
         edit = recent_edit("a.py", text, 0, 3, "async def", around_lines=1)

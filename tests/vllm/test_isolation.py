@@ -202,7 +202,7 @@ async def stream_counts(door: Door, folder: Path) -> tuple[list[int], list[int]]
     victim, attacker = sessions
     for session in sessions:
         await session.start()
-        await session.ready()
+        await session.ready(60)
     for at in range(STREAM_PAIRS):
         theirs, nobodys = ("".join(f"v{rng.randrange(10**6)} = {n}\n" for n in range(40)) for _ in range(2))
         await done(victim, f"v{at}", theirs)

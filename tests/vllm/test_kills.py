@@ -126,7 +126,7 @@ async def test_a_killed_vllm_costs_only_what_was_asked_while_it_was_away(model_f
                 assert told(world, "foretype_engine_restarts_total") >= ROUNDS
                 lost = told(world, "foretype_requests_total", reason="engine_lost")
                 assert lost >= sum(outcome(end) == "unavailable" for end in load.ends) > 0
-                async with httpx.AsyncClient(trust_env=False) as http:
+                async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
 
                     async def running() -> int:
                         return read_metrics((await http.get(f"{server.url}/metrics")).text).running

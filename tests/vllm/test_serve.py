@@ -59,7 +59,7 @@ def tokens_of(chunks: list[Chunk]) -> list[int]:
 
 
 async def running(served: VllmServe) -> int:
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         return read_metrics((await client.get(f"{served.url}/metrics")).text).running
 
 

@@ -193,7 +193,13 @@ def test_a_redis_that_begins_to_persist_is_left_alone(server: RedisServer) -> No
         server.kill()
         stored(world, KEYS[2:4])
         server.start("--appendonly", "yes")
-        time.sleep(0.6)
+        numbers = itertools.count(1000)
+
+        def refused() -> bool:
+            stored(world, [key_of(next(numbers))])  # any work is a probe
+            return world.redis.statistics().health.standing is TierStanding.REFUSED
+
+        wait(refused, "it is taken back")
         for at in range(4, 20, 2):
             stored(world, KEYS[at : at + 2])
         assert world.redis.statistics().health.standing is TierStanding.REFUSED

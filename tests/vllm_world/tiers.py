@@ -57,6 +57,7 @@ class Tiers:
                     "url": url,
                     "secret_file": str(self._secret_file()),
                     "chunk_tokens": CHUNK_TOKENS,
+                    "timeout_s": 60.0,  # a busy machine is no Redis that is away
                 }
                 | tier
             ]
