@@ -4,8 +4,11 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import stat
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from foretype_backend.operations.merged_metrics import (
     taken,
 )
 from foretype_backend.operations.worker_peers import WorkerAddress, WorkerPeers
+from foretype_backend.operations.workers import run_workers
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -165,6 +169,34 @@ async def test_a_worker_that_answers_nonsense_or_nothing_holds_nobody_up(
 
 def test_what_is_kept_of_the_dead_is_what_only_grows() -> None:
     assert [one.name for one in counters(taken(Process().registry.collect()))] == ["asked", "took_seconds"]
+
+
+async def test_a_worker_that_is_being_made_when_all_are_told_to_end_is_told_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was in nobody's list then, and its parent waited for it for ever."""
+    loop, make = asyncio.get_running_loop(), asyncio.create_subprocess_exec
+    made: list[asyncio.subprocess.Process] = []
+    tell: dict[int, Callable[[], object]] = {}
+    monkeypatch.setattr(
+        type(loop), "add_signal_handler", lambda _, number, call, *args: tell.update({number: partial(call, *args)})
+    )
+
+    async def told_meanwhile(*_: object, **options: Any) -> asyncio.subprocess.Process:
+        made.append(await make(sys.executable, "-c", "import sys; sys.stdin.read()", **options))
+        tell[signal.SIGTERM]()
+        return made[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", told_meanwhile)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        try:
+            async with asyncio.timeout(60):
+                assert await run_workers(1, [], listener, lambda: None) == 0
+        finally:
+            for process in made:
+                if process.returncode is None:
+                    process.kill()
+    assert [process.returncode for process in made] == [-signal.SIGTERM]
 
 
 async def test_every_gauge_is_known_to_add_up_or_not(tmp_path: Path) -> None:

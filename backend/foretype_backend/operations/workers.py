@@ -70,6 +70,8 @@ class _Workers:
                 pass_fds=self._inherited,
             )
             self._processes.add(process)
+            if self.ending:  # said while this one was being made, so that nobody has told it
+                _tell(process, signal.SIGTERM)
             assert process.stdout is not None
             if (await process.stdout.readline()).startswith(b"ready "):
                 pause_s = _FIRST_S
@@ -91,8 +93,12 @@ class _Workers:
     def hand_on(self, number: int) -> None:
         self.ending |= number in (signal.SIGTERM, signal.SIGINT)
         for process in self._processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
+            _tell(process, number)
+
+
+def _tell(process: asyncio.subprocess.Process, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
 
 
 async def run_workers(
