@@ -184,6 +184,16 @@ async def test_every_pending_call_fails_at_once_when_the_session_closes() -> Non
             await read(session.complete(call("2", "x")))
 
 
+async def test_who_is_cancelled_while_a_session_closes_is_cancelled() -> None:
+    async with WireServer() as server, connected(server) as session:
+        closing = asyncio.create_task(session.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        async with asyncio.timeout(60):
+            await asyncio.wait([closing])
+        assert closing.cancelled()
+
+
 async def test_a_gateway_may_answer_the_close_before_the_connection_is_cut() -> None:
     cut: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 

@@ -197,8 +197,9 @@ class Session:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])  # not the task itself: its cancellation could not be told from the caller's own
+            if not task.cancelled():
+                task.result()
 
     def move(self, grace_s: float) -> None:
         """Go to where `locate` says now, as soon as nothing runs, or when the grace is over."""
