@@ -168,8 +168,14 @@ class Assemblers:
             GatewayGoneError: no profile came.
             TokenizerFetchError, TokenizerError, UnknownGrammarError, ProfileError: no assembler can be made for it.
         """
-        profile = await self._session.ready(timeout_s)
-        return self(profile) or await asyncio.shield(self.begin(profile))
+        while True:
+            profile = await self._session.ready(timeout_s)
+            if (made := self(profile)) is not None:
+                return made
+            loading = self.begin(profile)
+            await asyncio.wait([loading])
+            if self._loading == (profile, loading):
+                return loading.result()  # else a newer profile has ended it, and nobody who waits
 
     async def close(self) -> None:
         if self._loading is not None:

@@ -15,6 +15,7 @@ from foretype_client.client import ClientOptions, open_client
 from foretype_client.errors import GatewayStartError, TokenizerFetchError
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions, Trigger
+from foretype_client.session.session import Session
 from foretype_context.errors import UnknownGrammarError
 from foretype_context.prompt.templates import grammar
 from foretype_context.text.document import Document
@@ -57,6 +58,33 @@ async def test_a_new_profile_brings_a_new_assembler_without_another_download(tmp
                     await asyncio.sleep(0.005)
             assert client.session.profile == newer
         assert sum(path.startswith("/v1/tokenizers/") for path in server.requests) == 1
+
+
+async def test_a_profile_that_comes_while_the_last_one_is_prepared_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tokenizer was loaded in place of the last one's, and with that all who waited were cancelled."""
+    begun, newer = asyncio.Event(), msgspec.structs.replace(PROFILE, layout="psm_classic")
+    path_of = Session.tokenizer_path
+
+    async def slowly(session: Session, profile: Profile) -> Path:
+        if profile == PROFILE:
+            begun.set()
+            await asyncio.Event().wait()
+        return await path_of(session, profile)
+
+    monkeypatch.setattr(Session, "tokenizer_path", slowly)
+    async with (
+        server_with_tokenizer() as server,
+        open_client(ClientOptions(gateway=server.url, cache_dir=tmp_path)) as client,
+        asyncio.timeout(60),
+    ):
+        waiting = asyncio.create_task(client.ready())
+        await begun.wait()
+        await asyncio.sleep(0)
+        await server.peers[0].send(newer)
+        assert await waiting is client.assembler
+        assert client.session.profile == newer
 
 
 @pytest.mark.parametrize(
