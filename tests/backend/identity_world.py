@@ -85,12 +85,14 @@ async def leased_gateway(
             clock = asyncio.get_running_loop().time
             leases = Leases(accounts.quotas.budgets, slice_s=slice_s, now=clock())
             shared = RedisLeases(redis_url, leases, slice_s=slice_s, clock=clock)
-            async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
-                world.service.metrics.watch_leases(shared.away_s)
-                assert await shared.renew()
-                shared.start()
-                yield world, {"Authorization": f"Bearer {key.text}"}
-                await world.idle()
-            await shared.close()
+            try:
+                async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
+                    world.service.metrics.watch_leases(shared.away_s)
+                    assert await shared.renew()
+                    shared.start()
+                    yield world, {"Authorization": f"Bearer {key.text}"}
+                    await world.idle()
+            finally:
+                await shared.close()
             (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
             assert statistics.reserved == 0

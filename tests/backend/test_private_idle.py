@@ -63,10 +63,14 @@ async def _serving(held: Connections) -> AsyncGenerator[httpx.AsyncClient]:
     server = EndableServer(uvicorn.Config(Starlette(), http=bounded(held), lifespan="off", log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60) as client:
-            yield client
-        server.should_exit = True
-        await asyncio.wait_for(serving, 60)
+        try:
+            async with httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60
+            ) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            await asyncio.wait_for(serving, 60)
 
 
 async def test_an_answer_has_the_date_of_its_own_request_on_a_connection_that_was_silent() -> None:

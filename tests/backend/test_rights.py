@@ -109,23 +109,25 @@ async def shop(folder: Path) -> AsyncGenerator[tuple[Shop, Replica]]:
     """Ann and carl are of the team web, bob is of another; one tenant, one repository, one replica."""
     replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
     await replica.start()
-    async with identity_of(folder / "i.db") as (identity, store):
-        keys: dict[str, dict[str, str]] = {}
-        for team in ("web", "games"):
-            await store.add_team("acme", team)
-        for user, team in (("ann", "web"), ("carl", "web"), ("bob", "games"), ("boss", "web")):
-            await store.put_user(User(tenant="acme", name=user, team=team))
-            key = minted()
-            scopes = frozenset(Scope) if user == "boss" else frozenset({Scope.COMPLETE})
-            await store.add_key(key, record(key, user=user, scopes=scopes), NOW_MS)
-            keys[user] = {"Authorization": f"Bearer {key.text}"}
-        pool = make_pool(FastConfig(replicas=(f"{replica.url}/v1",)), vocabulary_tokens=TOKENIZER.vocabulary_tokens)
-        async with gateway(pool, salts=salts(), identity=identity) as world:
-            attach_pool(world.app, pool)
-            made = Shop(world, identity, store, keys)
-            await made.looks()
-            yield made, replica
-    await replica.stop()
+    try:
+        async with identity_of(folder / "i.db") as (identity, store):
+            keys: dict[str, dict[str, str]] = {}
+            for team in ("web", "games"):
+                await store.add_team("acme", team)
+            for user, team in (("ann", "web"), ("carl", "web"), ("bob", "games"), ("boss", "web")):
+                await store.put_user(User(tenant="acme", name=user, team=team))
+                key = minted()
+                scopes = frozenset(Scope) if user == "boss" else frozenset({Scope.COMPLETE})
+                await store.add_key(key, record(key, user=user, scopes=scopes), NOW_MS)
+                keys[user] = {"Authorization": f"Bearer {key.text}"}
+            pool = make_pool(FastConfig(replicas=(f"{replica.url}/v1",)), vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+            async with gateway(pool, salts=salts(), identity=identity) as world:
+                attach_pool(world.app, pool)
+                made = Shop(world, identity, store, keys)
+                await made.looks()
+                yield made, replica
+    finally:
+        await replica.stop()
 
 
 async def test_who_lacks_the_right_learns_of_nobodys_text_and_a_planted_leak_is_seen(tmp_path: Path) -> None:
