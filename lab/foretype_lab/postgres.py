@@ -9,14 +9,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from foretype_lab.errors import PostgresUnavailableError
 
 __all__ = ["Postgres", "available", "postgres", "server"]
 
+_PATIENCE_S: Final = 300.0
+"""A busy machine takes longer to start a server, and to end one, than a quiet one."""
 
 BIN = next(
     (p for p in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if (p / "postgres").exists()), None
@@ -70,7 +73,8 @@ class Postgres:
         with (self._folder / "log").open("a") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, text=True, **self._options)
         self._process = process
-        for _ in range(200):
+        ends = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < ends:
             if self._run("pg_isready", "-h", self._folder, "-U", "foretype", "-t", "1").returncode == 0:
                 return
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -84,13 +88,13 @@ class Postgres:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self._process.wait(20)
+            self._process.wait(_PATIENCE_S)
             self._process = None
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.terminate()
-            self._process.wait(20)
+            self._process.send_signal(signal.SIGINT)  # at once: SIGTERM waits for every client
+            self._process.wait(_PATIENCE_S)
             self._process = None
 
     def _run(self, program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -284,16 +284,25 @@ async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path
             async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
                 return await http.post(f"{url}/admin/prefix/purge", json=body)
 
+        async def purged(url: str, repository: str) -> list[dict[str, Any]]:
+            """Again until everybody followed within the time that a purge waits: a busy machine may keep one from it."""
+            told: list[dict[str, Any]] = []
+            async with asyncio.timeout(60):
+                while not told or not told[-1]["complete"]:
+                    answer = await purge(url, repository)
+                    told.append(answer.json())
+                    assert (answer.status_code, not told[-1]["not_reached"]) in ((200, True), (202, False))
+                    assert told[-1]["complete"] is (answer.status_code == 200)
+            return told
+
         (before,) = await salts_of([*some, *others])
-        answer = await purge(second, "shop")
-        assert (answer.status_code, answer.json()["complete"], answer.json()["not_reached"]) == (200, True, [])
-        assert len(answer.json()["reached"]) == 3
-        assert sum(name.endswith(("/0", "/1")) for name in answer.json()["reached"]) == 2
-        assert answer.json()["blocks"] > 0
+        answers = await purged(second, "shop")
+        assert len(answers[-1]["reached"]) == 3
+        assert sum(name.endswith(("/0", "/1")) for name in answers[-1]["reached"]) == 2
+        assert sum(one["blocks"] for one in answers) > 0
         (after,) = await salts_of([*some, *others])
         assert after != before
-        (again,) = [(await purge(first, "")).json()]  # the whole tenant
-        assert again["complete"]
+        await purged(first, "")  # the whole tenant
         (last,) = await salts_of([*some, *others])
         assert last not in (before, after)
 
@@ -305,8 +314,7 @@ async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path
             os.kill(stopped, signal.SIGCONT)
         assert missed.status_code == 202
         assert not missed.json()["complete"]
-        ((late, why),) = [one.values() for one in missed.json()["not_reached"]]
-        assert late.endswith("/1")
+        [why] = [why for late, why in (one.values() for one in missed.json()["not_reached"]) if late.endswith("/1")]
         assert "did not follow" in why
         await become(some, await others[0].salt())
         assert (await purge(second, "x" * 200)).json()["error"]["param"] == "repository"
@@ -323,9 +331,13 @@ async def test_without_identities_the_workers_of_a_gateway_follow_each_other(tmp
         gateway, url = await stack.enter_async_context(process(written(tmp_path, replica, ""), state, "--workers", "2"))
         them = await stack.enter_async_context(editors(url, replica, 6))
         (before,) = await salts_of(them)
-        answers = [(await fresh(url, "/admin/prefix/purge", json={"repository": "shop"})).json() for _ in range(4)]
-        assert [one["epoch"] for one in answers] == [1, 2, 3, 4]  # whichever worker was asked
-        assert {tuple(one["reached"]) for one in answers} == {("worker 0", "worker 1")}
+        epochs, reached = 0, 0
+        async with asyncio.timeout(60):
+            while reached < 4:  # of a busy machine, one may not answer in time
+                answer = (await fresh(url, "/admin/prefix/purge", json={"repository": "shop"})).json()
+                epochs += 1
+                assert answer["epoch"] == epochs  # whichever worker was asked
+                reached += answer["reached"] == ["worker 0", "worker 1"]
         (after,) = await salts_of(them)
         assert after != before
 
@@ -343,8 +355,8 @@ async def test_without_identities_the_workers_of_a_gateway_follow_each_other(tmp
         assert now.isdisjoint({before, after})
         os.kill(stopped, signal.SIGKILL)
         await asyncio.sleep(0)
-        assert (await fresh(url, "/admin/prefix/purge", json={"repository": "shop"})).json()["epoch"] == 6
-        assert read_epochs(state / "prefix" / "epochs.json") == {("default", "shop"): 6}
+        assert (await fresh(url, "/admin/prefix/purge", json={"repository": "shop"})).json()["epoch"] == epochs + 2
+        assert read_epochs(state / "prefix" / "epochs.json") == {("default", "shop"): epochs + 2}
 
 
 async def test_the_folder_of_the_epochs_is_made_for_their_owner_alone(tmp_path: Path) -> None:

@@ -58,12 +58,14 @@ async def test_cycles_go_when_nothing_happens_and_not_before() -> None:
 async def test_an_idle_process_is_collected_once() -> None:
     runs: list[str] = []
     gc.callbacks.append(lambda phase, info: runs.append(phase) if info["generation"] == 2 else None)
+    gc.disable()  # none by itself, of what the tests before have left
     try:
         idle = asyncio.create_task(collect_when_idle(lambda: 7, idle_s=0.005))
         await asyncio.sleep(0.1)
         idle.cancel()
         await asyncio.gather(idle, return_exceptions=True)
     finally:
+        gc.enable()
         gc.callbacks.pop()
     assert runs == []
 

@@ -310,9 +310,9 @@ async def test_goaway_lets_running_calls_end_then_reconnects() -> None:
 async def test_the_grace_of_a_connection_that_has_ended_does_not_end_the_next_one() -> None:
     async def answers(peer: Peer, message: Complete) -> None:
         if message.id == "1":
-            await peer.send(Goaway(grace_ms=100))
+            await peer.send(Goaway(grace_ms=3000))
         if message.id == "2":
-            await asyncio.sleep(0.3)  # which is longer
+            await asyncio.sleep(3.2)  # which is longer
         await answer(peer, message)
 
     async with WireServer(answers) as server, connected(server) as session:

@@ -86,7 +86,7 @@ def hosted(source: Scripted) -> Iterator[ThreadedSource]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.002)
@@ -124,7 +124,9 @@ async def test_no_more_than_asked_for_even_if_it_gives_more(hosted: ThreadedSour
 async def test_a_source_that_is_late_costs_its_snippets_and_says_so(hosted: ThreadedSource, source: Scripted) -> None:
     source.gate.clear()
     sources = shelf(hosted)
-    gathered = await answered(sources, 0.05)
+    gathering = sources.gather(SNAPSHOT, 3, limit=4, complete=lambda: None)
+    until(lambda: ("asked", 3) in source.heard)
+    gathered = gathering.take()
     assert gathered.snippets == () and gathered.notes[0].reason.startswith("late: it has been busy for")
     sources.noted(gathered)
     assert sources.late.total() == 1 and sources.last_reason.startswith("test was late")

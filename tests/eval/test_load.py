@@ -122,14 +122,18 @@ async def test_what_is_no_gateway_is_told() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_a_gateway_under_a_little_load_answers_everything_and_keeps_nothing() -> None:
+async def test_a_gateway_under_a_little_load_answers_everything_and_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foretype_eval.load.crowd._DRAIN_S", 60.0)
     options = LoadOptions(rate=60, seconds=1.5, warm_up_s=0.3, developers=6, idle=2, scripts=3, frame_ms=15, pin=False)
     found = await run_load(options, progress=lambda *_: None)
     assert found["requests"] == 90 and found["unanswered"] == 0 and found["refused"] == 0
     assert found["leaked_slots"] == 0 and found["lost_connections"] == 0
     assert found["cancel_ms"]["n"] > 0 and found["cancel_done_ms"]["n"] > 0 and found["outcomes"]["cancelled"] > 0
     assert 0 < found["cached_share"] < 1
-    assert found["gateway_cpu_ms_per_request"] > 0 and found["of_it_engine_cpu_ms"] >= 0
+    # It may be less than a tick of the kernel's, and on a busy machine comes after the seconds that are measured.
+    assert found["gateway_cpu_ms_per_request"] >= 0 and found["of_it_engine_cpu_ms"] >= 0
     assert found["added_ms"]["p50"] <= found["added_ms"]["p99"]
 
 

@@ -58,9 +58,8 @@ def new_key(there: Host, gateways: Sequence[Container], tenant: str) -> str:
     foretype("tenants", "add-user", tenant, "ann")
     key = foretype("keys", "create", "--tenant", tenant, "--user", "ann")["key"]
     for one in gateways:
-        models = urllib.request.Request(
-            f"http://{one.address}:7878/v1/models", headers={"Authorization": f"Bearer {key}"}
-        )
+        headers = {"Authorization": f"Bearer {key}", "Host": _DNS}
+        models = urllib.request.Request(f"http://{one.address}:7878/v1/models", headers=headers)
         until(f"{one.name} knows the key", lambda one=one, models=models: answers(there, one, models))
     return key
 
