@@ -17,11 +17,12 @@ from backend.test_chat import Upstream, pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import serving
 from backend.world import TOKEN, TOKENIZER, World, gateway
-from foretype_backend.config.load import Config, ModelConfig
+from foretype_backend.config.load import Config, ModelConfig, TelemetryConfig
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.documentation import page
 from foretype_backend.identity.directory import Scope
 from foretype_backend.start.openapi import document
+from foretype_backend.telemetry.store import Store
 from foretype_backend.transport.server import running
 from msgspec.structs import replace
 from starlette.routing import Route, WebSocketRoute
@@ -91,8 +92,11 @@ async def test_doors_keep_what_the_document_promises(tmp_path: Path) -> None:
         pool = pool_of(f"http://{host}:{port}/v1")
         await pool.start()
         try:
-            edits = {"model": ModelConfig(next_edit="sweep-next-edit")}
-            async with fleet(tmp_path, token=TOKEN, quality=pool, sections=edits) as (world, _):
+            # Reports are of a store that is there, and not of whoever runs the tests.
+            events = str(tmp_path / "events.db")
+            await (await Store.open(events)).close()
+            sections = {"model": ModelConfig(next_edit="sweep-next-edit"), "telemetry": TelemetryConfig(url=events)}
+            async with fleet(tmp_path, token=TOKEN, quality=pool, sections=sections) as (world, _):
                 status, said = await _schemathesis(world, tmp_path)
         finally:
             await pool.close()
