@@ -275,6 +275,24 @@ async def test_a_process_that_was_begun_for_nothing_is_gone_when_its_engine_is_c
     await begun.close()  # whoever began it closes it, too
 
 
+async def test_a_process_that_hangs_is_ended_whoever_stops_to_wait_for_its_end(model: Path) -> None:
+    begun = await EngineProcess.begin()
+    process = psutil.Process(begun.pid)
+    process.suspend()
+    config = EmbeddedEngine.from_config(model=model)._config  # pyright: ignore[reportPrivateUsage]
+    opening = asyncio.create_task(EngineProcess.open(config, begun))
+    try:
+        for _ in range(2):  # the start is given up, and then its end
+            await asyncio.sleep(0)
+            opening.cancel()
+        await asyncio.wait([opening])
+        assert opening.cancelled()
+        assert not (await asyncio.to_thread(psutil.wait_procs, [process], timeout=60))[1]
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
 async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1)
     patient = engine._config  # pyright: ignore[reportPrivateUsage]

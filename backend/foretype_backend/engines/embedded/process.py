@@ -142,12 +142,14 @@ class EngineProcess:
             self._process.stdin.close()
         if self._process.returncode is None:
             try:
-                async with asyncio.timeout(1 if self._configured else 0):
-                    await self._process.wait()
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.kill()
-                await self._process.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1 if self._configured else 0):
+                        await self._process.wait()
+            finally:  # also where nobody waits any more: one that hangs would be left behind
+                if self._process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        self._process.kill()
+            await self._process.wait()
         await self._log_task
 
     async def _log(self) -> None:
