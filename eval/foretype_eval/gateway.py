@@ -89,10 +89,10 @@ async def private_gateway(options: GatewayOptions, *, state_dir: Path | None = N
                 await stop_gateway(record.pid)
 
 
-async def stop_gateway(pid: int) -> None:
-    """Ask a gateway to end; kill it if it does not."""
+async def stop_gateway(pid: int, number: int = signal.SIGTERM) -> None:
+    """Ask a gateway to end by this signal; kill it if it does not."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, number)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         while time.monotonic() < deadline:
             await asyncio.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from foretype_eval.load.aborts import AbortLog, relayed_s
 from foretype_eval.load.connection import LoadConnection, open_connection
 from foretype_eval.load.drive import schedule
 from foretype_eval.load.fairness import fairness
+from foretype_eval.load.gateway import team_target
 from foretype_eval.load.hostile import quantile
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.run import LoadOptions, run_load
@@ -239,3 +241,26 @@ def test_a_quantile_of_a_histogram_is_that_of_its_bucket() -> None:
 def test_a_scenario_that_is_none_or_has_no_gateway_of_its_own_is_refused(arguments: list[str]) -> None:
     answer = CliRunner().invoke(bench, ["load", *arguments])
     assert answer.exit_code == 2 and "--scenario" in answer.output
+
+
+DEAF = """
+import signal, time
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+print("ready http://127.0.0.1:9", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_gateway_that_does_not_end_does_not_hold_up_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = asyncio.create_subprocess_exec
+
+    async def deaf(*_: object, **options: Any) -> asyncio.subprocess.Process:
+        return await make(sys.executable, "-c", DEAF, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", deaf)
+    monkeypatch.setattr("foretype_eval.gateway._STOP_TIMEOUT_S", 0.1)
+    async with asyncio.timeout(60):
+        async with team_target(frame_ms=1.0, slots=1, core=None, waiting=1) as found:
+            assert found.process is not None
+        assert not found.process.is_running()

@@ -19,7 +19,7 @@ from foretype_client.ports import Endpoint
 from foretype_client.private_gateway.finding import find_gateway
 from foretype_wire.errors import GatewayGoneError
 
-from foretype_eval.gateway import GatewayOptions, private_gateway
+from foretype_eval.gateway import GatewayOptions, private_gateway, stop_gateway
 
 __all__ = ["BLOCK_TOKENS", "GatewayUnderLoad", "cores", "pinned", "target", "team_target"]
 
@@ -175,6 +175,6 @@ async def team_target(
             url = line.split()[1].replace("http", "ws", 1) + "/v1/stream"
             yield GatewayUnderLoad(Endpoint(url, token), psutil.Process(process.pid), abort_log, workers > 1)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+            if process.returncode is None:
+                await stop_gateway(process.pid, signal.SIGINT)
             await process.wait()
