@@ -87,9 +87,11 @@ async def test_nothing_is_begun_where_the_gateway_is_named(monkeypatch: pytest.M
 async def test_what_was_begun_is_waited_for_once_and_its_failure_told_as_any_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    looked = asyncio.Event()
+    opened, looked = asyncio.Event(), asyncio.Event()
 
     async def ensure(state_dir: Path | None, **options: Any) -> Endpoint:
+        await opened.wait()
+        told.append(client.session.statistics().last_error)  # until then nothing else has failed
         looked.set()
         raise GatewayStartError("the second look")
 
@@ -99,8 +101,7 @@ async def test_what_was_begun_is_waited_for_once_and_its_failure_told_as_any_oth
     monkeypatch.setattr("foretype_client.client.ensure_gateway", ensure)
     told: list[str] = []
     async with open_client(ClientOptions(state_dir=tmp_path, begun=fails())) as client:
+        opened.set()
         async with asyncio.timeout(60):
-            while not looked.is_set():
-                told.append(client.session.statistics().last_error)
-                await asyncio.sleep(0.005)
-    assert any("what was begun" in one for one in told)
+            await looked.wait()
+    assert "what was begun" in told[0]
