@@ -5,7 +5,6 @@ SQLite by default, PostgreSQL in production. Faults are told as `StoreError`, in
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import sqlite3
@@ -21,6 +20,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from foretype_wire.tasks import in_own_thread
 from sqlalchemy import Connection, MetaData, create_engine, event, inspect
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -112,7 +112,7 @@ async def open_database(
     place = place_of(url)
     async with as_store_error(place):
         patient = url if connect_s is None else url.update_query_dict({"connect_timeout": str(connect_s)})
-        await asyncio.to_thread(_bring_up, patient, schema, place, upgrade)
+        await in_own_thread(lambda: _bring_up(patient, schema, place, upgrade))
     return _engine(url)
 
 

@@ -1,11 +1,16 @@
-"""The end of tasks that run until somebody ends them."""
+"""The end of tasks that run until somebody ends them, and of work that nobody can end."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 
-__all__ = ["end_tasks"]
+__all__ = ["end_tasks", "in_own_thread"]
+
+_T = TypeVar("_T")
 
 _AGAIN_S: Final = 0.25
 
@@ -24,3 +29,21 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
         for task in ended:
             if not task.cancelled():
                 task.exception()  # looked at, so that nobody logs it as never retrieved
+
+
+async def in_own_thread(work: Callable[[], _T]) -> _T:
+    """What `work` returns, done in a thread that keeps nobody from ending.
+
+    For what may wait for a server that says nothing: `asyncio.to_thread` has the loop, and then the process, wait for it at the end.
+    """
+    done: Future[_T] = Future()
+    done.set_running_or_notify_cancel()  # who waits may stop to; the result is then nobody's
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="foretype work", daemon=True).start()
+    return await asyncio.wrap_future(done)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -11,6 +10,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from foretype_wire.tasks import in_own_thread
 
 __all__ = ["Attributes", "Span", "Tracing"]
 
@@ -86,18 +87,9 @@ class Tracing:
 
     async def close(self) -> None:
         """Send what is left, for at most three seconds."""
-        loop, over = asyncio.get_running_loop(), asyncio.Event()
-
-        def flush() -> None:
-            self._provider.shutdown()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(over.set)
-
-        # A thread of its own: the loop waits for those of its executor at the end, however long they take.
-        threading.Thread(target=flush, name="foretype traces", daemon=True).start()
         try:
             async with asyncio.timeout(_CLOSE_S):
-                await over.wait()
+                await in_own_thread(self._provider.shutdown)
         except TimeoutError:
             pass
 
