@@ -285,6 +285,20 @@ async def test_blocks_are_the_gateways_whatever_a_clients_clock_says(tmp_path: P
         assert {row.user for row in rows} == {one.name for one in place.developers}
 
 
+async def test_a_gateway_that_decides_ends_though_its_store_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with office(tmp_path, name="one") as place:
+        await started(place, "a")
+        await place.live.decide()
+        assert place.live.leads
+        with monkeypatch.context() as silent:
+            silent.setattr("foretype_backend.experiments.live._GOODBYE_S", 0.01)
+            silent.setattr(ExperimentStore, "resign", lambda *_: asyncio.Event().wait())
+            async with asyncio.timeout(60):
+                await place.live.close()
+
+
 async def test_one_gateway_of_two_decides_and_the_other_takes_over(tmp_path: Path) -> None:
     async with office(tmp_path, name="one") as place:
         await started(place, "a")

@@ -39,6 +39,7 @@ TURN_S: Final = 1.0
 SAY_MS: Final = 10_000
 LEASE_MS: Final = 30_000
 LOOK_MS: Final = 60_000
+_GOODBYE_S: Final = 1.0
 _KEPT: Final = 256
 
 
@@ -178,8 +179,9 @@ class LiveExperiments:
     async def close(self) -> None:
         await end_tasks(self._task)
         if self.leads:
-            with contextlib.suppress(StoreError):
-                await self._store.resign(self._name)
+            with contextlib.suppress(StoreError, TimeoutError):  # then its lease runs out
+                async with asyncio.timeout(_GOODBYE_S):
+                    await self._store.resign(self._name)
 
     async def decide(self) -> None:
         """Say what is seen here, and decide for all where that is this gateway's part. Raises StoreError."""
