@@ -44,7 +44,6 @@ THROUGH = {
     "foretype_backend.doors.health": "backend/test_probes.py",
     "foretype_backend.doors.prefix": "backend/test_fleet_gateway.py",
     "foretype_backend.doors.remembered_texts": "backend/test_stream_door.py",
-    "foretype_backend.doors.stream_completions": "backend/test_stream_door.py",
     "foretype_backend.engines": "backend/test_engine_openai.py",
     "foretype_backend.engines.embedded": "backend/test_engine_embedded.py",
     "foretype_backend.engines.llama_cpp": "backend/test_engine_servers.py",
