@@ -11,6 +11,7 @@ import pytest_asyncio
 from backend.model_servers import wait_for_answers
 from backend.replica import VOCABULARY, Replica
 from backend.world import until
+from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
 from foretype_backend.engines.port import (
     WARM_PRIORITY,
     Chunk,
@@ -215,3 +216,49 @@ def test_metrics_are_read_and_nonsense_is_refused() -> None:
     assert read_metrics('vllm:cache_config_info{block_size="None"} 1\n').block_tokens == 0
     with pytest.raises(ValueError):
         read_metrics("{{{")
+
+
+async def test_who_is_cancelled_while_an_aborted_request_still_connects_is_cancelled(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, connecting = await started(replica), asyncio.Event()
+
+    async def never(_: HttpStreams) -> StreamedResponse:
+        connecting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(HttpStreams, "connect", never)
+    monkeypatch.setattr(HttpStreams, "kept", lambda _: None)
+    for both in (False, True):
+        connecting.clear()
+        stream = engine.generate(GenerationRequest(f"{both}", PROMPT, GenerationParams(max_tokens=4)))
+        asking = asyncio.ensure_future(anext(stream))
+        async with asyncio.timeout(60):
+            await connecting.wait()
+            engine.abort(f"{both}")
+            if both:
+                asking.cancel()
+            await asyncio.wait([asking])
+        assert asking.cancelled() is both
+        assert both or asking.result().finish is EngineFinish.ABORTED
+        await stream.aclose()
+    await engine.close()
+
+
+async def test_an_abort_in_the_moment_of_the_connection_keeps_the_server_from_being_asked(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, connect = await started(replica), HttpStreams.connect
+
+    async def aborted(streams: HttpStreams) -> StreamedResponse:
+        answer = await connect(streams)
+        asyncio.get_running_loop().call_soon(engine.abort, "a")
+        return answer
+
+    monkeypatch.setattr(HttpStreams, "connect", aborted)
+    monkeypatch.setattr(HttpStreams, "kept", lambda _: None)
+    asked = len(replica.bodies)
+    assert [one.finish for one in await collect(engine)] == [EngineFinish.ABORTED]
+    assert len(replica.bodies) == asked
+    await engine.close()

@@ -159,11 +159,17 @@ class StreamingServer(SharedServer, ABC):
     async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
         connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
         try:
-            return await connecting
-        except asyncio.CancelledError:
-            if stream.over and connecting.cancelled():
-                raise EngineUnavailableError("aborted") from None
-            raise
+            await asyncio.wait(
+                [connecting]
+            )  # not the task itself: an abort that ends it is no cancellation of who asks
+        finally:
+            connecting.cancel()
+        if not connecting.cancelled():
+            answer = connecting.result()
+            if not stream.over:
+                return answer
+            answer.abort()  # the abort came in the moment in which it was there
+        raise EngineUnavailableError("aborted")
 
     def _stop(self, stream: Stream) -> None:
         """Make the server stop at once: closing the connection aborts the request. Idempotent."""
