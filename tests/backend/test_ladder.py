@@ -144,7 +144,7 @@ STEPS = st.lists(
             st.tuples(st.integers(1, 40), st.floats(0, 1)),
             max_size=4,
         ),
-        st.floats(0.01, 4.0),
+        st.floats(0.01, 1.9),  # time is told more often than it takes to forget what was asked
     ),
     max_size=60,
 )
@@ -172,7 +172,8 @@ def test_rungs_are_taken_one_at_a_time_and_in_the_end_all_are_forgotten(
             moved[tenant] = (now, rung)
         below, tier = ladder.below, RUNGS.index(ladder.rung("anybody", free=True))
         lowest = max((RUNGS.index(below[name]) for name in "abcd" if name in below), default=0)
-        if any(name.startswith("free") for name in asked) or tier:
+        looked = ladder._looked_s == now  # pyright: ignore[reportPrivateUsage]
+        if (looked and any(name.startswith("free") for name in asked)) or tier:
             assert not lowest or tier >= min(lowest + 1, 3), (below, tier)
         assert {tenant: RUNGS[rung] for tenant, (_, rung) in moved.items() if rung} == ladder.below
     for _ in range(60):
