@@ -276,7 +276,7 @@ def _open_to_all(wrap: list[str]) -> list[str]:
                     opened[cut:cut] = ["--perms", "0755", "--dir", str(parent)]
                     made.add(parent)
             mounted.add(target)
-            empty |= {target} if wrap[at] == "--tmpfs" else set()
+            empty |= {target} if wrap[at] in ("--tmpfs", "--bind") else set()  # a volume may hold nothing yet
         opened += wrap[at : at + words]
         at += words
     return opened
