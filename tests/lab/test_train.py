@@ -13,7 +13,7 @@ pytestmark = pytest.mark.train
 
 import torch
 from foretype_lab.training import distill, middle_weights, train
-from foretype_lab.training.model import LanguageModel, ModelConfig
+from foretype_lab.training.model import LanguageModel, ModelConfig, causal_attention
 from foretype_lab.training.row_loader import RowLoader
 
 SMALL = ModelConfig(width=64, layers=2, heads=2, kv_heads=1, head_width=32, feed_forward=96, max_position=512)
@@ -156,6 +156,21 @@ def test_the_model_looks_back_only() -> None:
         before, after = model(ids), model(changed)
     assert torch.equal(before[0, :20], after[0, :20])
     assert not torch.equal(before[0, 20:], after[0, 20:])
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 512, 1100])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_attention_in_pieces_is_attention(length: int, kv_heads: int) -> None:
+    torch.manual_seed(length)
+    query, key, value = (
+        torch.randn(2, heads, length, 16, dtype=torch.float64, requires_grad=True) for heads in (4, kv_heads, kv_heads)
+    )
+    along = torch.randn(2, 4, length, 16, dtype=torch.float64)
+    ours = causal_attention(query, key, value)
+    wanted = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    found, asked = (torch.autograd.grad((one * along).sum(), (query, key, value)) for one in (ours, wanted))
+    for one, other in zip((ours, *found), (wanted, *asked), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)  # the softmax is in single precision
 
 
 def test_dimensions_that_q8_cannot_hold_are_refused() -> None:

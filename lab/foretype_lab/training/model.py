@@ -69,6 +69,40 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return (x * cosine + torch.cat((-right, left), dim=-1) * sine).to(x.dtype)
 
 
+def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Attention of each position to those up to it.
+
+    PyTorch's own kernel for processors reaches a seventh of a matrix product's speed, and was 40 % of a training step: rows
+    of 512 tokens take 22 ms this way, forward and back, and 87 in `scaled_dot_product_attention` (one core, bfloat16,
+    compiled). Queries come in sixteenths of a row, each beside the keys up to its end: what no query of it may see is
+    not computed. Heads that share a key are one product with it.
+
+    Args:
+        query: (batch, heads, length, head_width).
+        key, value: (batch, kv_heads, length, head_width), ``kv_heads`` a divisor of ``heads``.
+
+    Returns:
+        Shaped like ``query``.
+    """
+    batch, heads, length, width = query.shape
+    repeat = heads // key.shape[1]
+    if query.is_cuda:
+        key, value = key.repeat_interleave(repeat, dim=1), value.repeat_interleave(repeat, dim=1)
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    query = query.reshape(-1, repeat, length, width)
+    key, value = key.reshape(-1, length, width), value.reshape(-1, length, width)
+    size = max(64, length // 16)
+    pieces: list[Tensor] = []
+    for start in range(0, length, size):
+        end = min(start + size, length)
+        scores = query[:, :, start:end].flatten(1, 2) @ key[:, :end].transpose(1, 2)
+        scores = scores.unflatten(1, (repeat, end - start)).float() * width**-0.5
+        later = torch.ones(end - start, end, dtype=torch.bool, device=query.device).triu(start + 1)
+        shares = scores.masked_fill(later, -torch.inf).softmax(-1).to(value.dtype)
+        pieces.append((shares.flatten(1, 2) @ value[:, :end]).unflatten(1, (repeat, end - start)))
+    return torch.cat(pieces, dim=2).reshape(batch, heads, length, width)
+
+
 class Attention(nn.Module):
     """Causal grouped-query attention."""
 
@@ -86,11 +120,7 @@ class Attention(nn.Module):
         key = self.k_proj(x).view(batch, length, self.kv_heads, self.head_width).transpose(1, 2)
         value = self.v_proj(x).view(batch, length, self.kv_heads, self.head_width).transpose(1, 2)
         query, key = rotate(query, cosine, sine), rotate(key, cosine, sine)
-        repeat = self.heads // self.kv_heads
-        if repeat > 1:
-            key = key.repeat_interleave(repeat, dim=1)
-            value = value.repeat_interleave(repeat, dim=1)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        mixed = causal_attention(query, key, value)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
