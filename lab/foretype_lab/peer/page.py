@@ -168,7 +168,7 @@ _METHOD: Final = """## How it is measured
   wait while the server is busy. Ours are measured one by one: if two overlap on the recorded clock, neither slows the other, which favours
   us; the table says how often. In a file with `redraws`, text of a cancelled request does not count as generated, since an engine stops at
   its next token. One suggestion of ten minutes was redrawn three times on the machine of [the whole table](index.md), and none more than
-  once on one that was half as fast; text was only ever added. Which of the two is usual was not looked into.
+  once on a busy one; text was only ever added. Which of the two is usual was not looked into.
 - **First token**: ours from sending on the socket to the first delta in the client; llama.cpp's is the server's own `prompt_ms`, without
   transport and without starting `curl`. llama.vim does not stream and sees nothing before the whole answer. Warm: at most half of the prompt
   was evaluated.

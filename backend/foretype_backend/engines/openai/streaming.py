@@ -159,9 +159,8 @@ class StreamingServer(SharedServer, ABC):
     async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
         connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
         try:
-            await asyncio.wait(
-                [connecting]
-            )  # not the task itself: an abort that ends it is no cancellation of who asks
+            # Not the task itself: an abort that ends it is no cancellation of who asks.
+            await asyncio.wait([connecting])
         finally:
             connecting.cancel()
         if not connecting.cancelled():
