@@ -127,14 +127,15 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
     (with-lsp-workspace workspace
       (lsp-notify method (append (list :item (list :insertText text :command item-command)) more)))))
 
-(defun foretype--answer (buffer point result)
-  "Show RESULT in BUFFER, unless the user has moved on from POINT."
+(defun foretype--answer (buffer point result &optional invoked)
+  "Show RESULT in BUFFER, unless the user has moved on from POINT; INVOKED: who asked by hand is told that there is nothing."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (when (and (eq (window-buffer) buffer) (= (point) point))
         (let ((item (car (lsp-inline-completion--parse-items result))))
           (foretype--forget)
-          (when item
+          (if (null item)
+              (when invoked (message "Foretype: no suggestion here"))
             (-let* (((&InlineCompletionItem :insert-text :range? :command?) item)
                     ((&RangeToPoint :start :end) range?))
               (setq foretype--offer
@@ -143,19 +144,30 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
               (when (foretype--draw)
                 (foretype--notify "textDocument/didShowCompletion" command? insert-text)))))))))
 
-(defun foretype--ask (buffer point)
-  "Ask for a suggestion in BUFFER, where POINT still is."
+(defun foretype--ask (buffer point &optional invoked)
+  "Ask for a suggestion in BUFFER, where POINT still is; INVOKED: the user did, by hand."
   (when (and (buffer-live-p buffer) (eq (window-buffer) buffer))
     (with-current-buffer buffer
       (when-let ((workspace (and (= (point) point) (not buffer-read-only) (not (use-region-p))
                                  (not (foretype--inhibited)) (foretype--workspace))))
         (with-lsp-workspace workspace
           (lsp-request-async "textDocument/inlineCompletion"
-                             (lsp-inline-completion--params t)
-                             (lambda (result) (foretype--answer buffer point result))
+                             (lsp-inline-completion--params (not invoked))
+                             (lambda (result) (foretype--answer buffer point result invoked))
                              :error-handler #'ignore
                              :mode 'tick ; a change cancels it
                              :cancel-token :foretype))))))
+
+(defun foretype-suggest ()
+  "Ask for a suggestion here, also where typing shows none.
+lsp-mode's own command waits for the answer in a loop, and leaves it by a throw that loses the messages that came with it: what a
+suggestion grew by, for one."
+  (interactive)
+  (unless (foretype--workspace)
+    (user-error "Foretype: no server for this buffer"))
+  (when foretype--timer
+    (cancel-timer foretype--timer)) ; its question would void this one
+  (foretype--ask (current-buffer) (point) t))
 
 (defun foretype--rested (buffer point)
   "Tell the server that the cursor was moved to POINT in BUFFER, so that it may prepare that place."
@@ -779,6 +791,12 @@ The mark is left where point was."
 (defun foretype--lighter ()
   "For the mode line: the state where it is not the usual one."
   (if (equal (car foretype-status) "ready") " Foretype" (format " Foretype:%s" (or (car foretype-status) "starting"))))
+
+(defvar foretype-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [remap lsp-inline-completion-display] #'foretype-suggest)
+    map)
+  "Keys of buffers with suggestions.")
 
 (define-minor-mode foretype-mode
   "Suggestions of Foretype while typing."

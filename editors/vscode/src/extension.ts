@@ -12,6 +12,7 @@ import {
 
 import { Chat, EXPLAIN, DOCUMENT, COMPLETE, type Target } from './chat';
 import { type Explained, Explainer } from './explain';
+import { Grown } from './grown';
 import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
 import { chooseModel } from './models';
@@ -35,6 +36,7 @@ class Extension {
   private readonly status = new StatusItem();
   private readonly explainer = new Explainer();
   private readonly chat = new Chat();
+  private readonly grown = new Grown();
   private readonly nextEdits = new NextEdits(() => this.client, () => this.on && nextEditsEnabled());
   private readonly installer: Installer;
   private client: LanguageClient | undefined;
@@ -76,6 +78,7 @@ class Extension {
       this.status,
       this.explainer,
       this.chat,
+      this.grown,
       this.nextEdits,
       new Rested((document, position) => this.rested(document, position)),
       ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
@@ -189,10 +192,11 @@ class Extension {
           [EXPLAIN, DOCUMENT, COMPLETE].includes(command) ? this.talk(command, args[0] as Target | undefined) : next(command, args),
         provideInlineCompletionItems: async (document, position, context, cancelled, next) => {
           const { version } = document;
+          const byItself = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
+          this.grown.noted(document, !byItself);
           const items = await next(document, position, context, cancelled);
           this.askForStatus();
           const found = Array.isArray(items) ? items : items?.items;
-          const byItself = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
           return found?.length && !this.nextEdits.admits(document, version, position, byItself) ? [] : items;
         },
       },
@@ -220,11 +224,11 @@ class Extension {
     }, 300);
   }
 
-  /** What is shown is a part of what is there now: ask again, without a flicker. */
+  /** What is shown is a part of what is there now. */
   private grew(grown: { textDocument: { uri: string } }): void {
     const document = vscode.window.activeTextEditor?.document;
     if (document && this.client?.code2ProtocolConverter.asUri(document.uri) === grown.textDocument.uri) {
-      void vscode.commands.executeCommand('editor.action.inlineSuggest.trigger');
+      this.grown.grew(document);
     }
   }
 
