@@ -30,17 +30,17 @@ test: $(VENV)/.installed-dev ## Install everything for development and run the t
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (slow or soak or editors or vllm or fleet)' $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet)' $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet)' $(FILES) $(ARGS)
 
 # Tests of one editor share its window and go on where the one before stopped: in the order of their file.
 EDITORS = $(BIN)/pytest -q -rs -p no:randomly
 
 test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), one after the other
-	@$(EDITORS) -m editors $(ARGS)
+	@$(EDITORS) -m editors $(FILES) $(ARGS)
 
 # One cluster at a time, and each file in its order: a fleet is brought up once, and ended by the last test.
 test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
-	@$(BIN)/pytest -q -rs -p no:randomly tests/fleet $(ARGS)
+	@$(BIN)/pytest -q -rs -p no:randomly $(or $(FILES),tests/fleet) $(ARGS)
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
 	@.ci/parts test test-slow test-editors test-vllm test-fleet rehearse $(PARTS)
@@ -90,7 +90,7 @@ soak: $(VENV)/.installed-dev ## Fifty kills of each kind, twenty of each in a fl
 	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
 	@FORETYPE_SOAK_ROUNDS=20 $(BIN)/pytest -q -s -p no:randomly tests/fleet/test_gateways.py
 	@test -x .venv-vllm/bin/python || { echo "vLLM was not killed: make vllm-env, then make soak again"; exit 1; }
-	@FORETYPE_SOAK_SEED=$$(date +%s) .venv-vllm/bin/python -m pytest -q -s -p no:unraisableexception tests/vllm -m "vllm and soak"
+	@FORETYPE_SOAK_SEED=$$(date +%s) .venv-vllm/bin/python -m pytest -q -s -p no:unraisableexception $(or $(FILES),tests/vllm) -m "vllm and soak"
 
 e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
 	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_neovim.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
@@ -175,7 +175,7 @@ mutants: $(VENV)/.installed-dev ## Break the code in 275 places, one at a time, 
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
-	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception tests/vllm -m "vllm and not soak"
+	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception $(or $(FILES),tests/vllm) -m "vllm and not soak"
 
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER); PROFILES=1 for the profiles of deploy/
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)") $(if $(PROFILES),--profiles)

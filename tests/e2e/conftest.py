@@ -21,6 +21,6 @@ def chat():
 
 @pytest.fixture(scope="session")
 def chatting(tmp_path_factory, chat):
-    """A gateway with a quality pool; blocks go to its scripted engine."""
-    with gateway(tmp_path_factory.mktemp("chatting"), more=chat.pool) as running:
+    """A gateway with a quality pool; blocks go to its scripted engine, which takes its time: a suggestion grows on the screen."""
+    with gateway(tmp_path_factory.mktemp("chatting"), decode_s=0.02, more=chat.pool) as running:
         yield running

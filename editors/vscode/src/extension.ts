@@ -192,11 +192,11 @@ class Extension {
           [EXPLAIN, DOCUMENT, COMPLETE].includes(command) ? this.talk(command, args[0] as Target | undefined) : next(command, args),
         provideInlineCompletionItems: async (document, position, context, cancelled, next) => {
           const { version } = document;
-          const byItself = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
-          this.grown.noted(document, !byItself);
+          this.grown.noted(document);
           const items = await next(document, position, context, cancelled);
           this.askForStatus();
           const found = Array.isArray(items) ? items : items?.items;
+          const byItself = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
           return found?.length && !this.nextEdits.admits(document, version, position, byItself) ? [] : items;
         },
       },

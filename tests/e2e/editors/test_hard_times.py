@@ -85,7 +85,7 @@ def editor(request, tmp_path_factory):
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp(request.param)
     tap = folder / "tap.jsonl"
-    with gateway(folder) as served:
+    with gateway(folder, decode_s=0.02) as served:  # a suggestion grows on the screen
         it = chosen(folder, tapping(tap, server_command("--gateway", served.url)))
         it.name, it.folder, it.tapped, it.gateway = request.param, folder, Tapped(tap), served
         try:

@@ -110,8 +110,8 @@ end
 
 --- What is shown is a part of what is there now: ask again, unless a question is on its way.
 local function grew(_, params)
-  local bufnr = vim.uri_to_bufnr(params.textDocument.uri)
-  local state = buffers[bufnr]
+  local bufnr = vim.api.nvim_get_current_buf() -- by name it is not found where it has none: a new one would be made
+  local state = vim.uri_from_bufnr(bufnr) == params.textDocument.uri and buffers[bufnr]
   if state and state.shown and not state.live and not state.timer:is_active() then
     ask(bufnr, AUTOMATIC)
   end

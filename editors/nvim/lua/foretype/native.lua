@@ -104,8 +104,9 @@ end
 
 --- What is shown is a part of what is there now: ask again, unless a question is on its way.
 local function grew(_, params)
-  local bufnr = vim.uri_to_bufnr(params.textDocument.uri)
-  if not live[bufnr] and offer.fitted(shown[bufnr]) and vim.fn.mode():sub(1, 1) == 'i' then
+  local bufnr = vim.api.nvim_get_current_buf() -- by name it is not found where it has none: a new one would be made
+  local is_here = vim.uri_from_bufnr(bufnr) == params.textDocument.uri
+  if is_here and not live[bufnr] and offer.fitted(shown[bufnr]) and vim.fn.mode():sub(1, 1) == 'i' then
     shown[bufnr].again()
   end
 end

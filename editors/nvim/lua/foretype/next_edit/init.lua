@@ -172,7 +172,7 @@ end
 local function show(client, item, bufnr)
   item.data = type(item.data) == 'table' and item.data or {}
   shown = { item = item, client = client, home = bufnr, release = function() end }
-  local here = vim.uri_to_bufnr(item.textDocument.uri) == bufnr
+  local here = vim.uri_from_bufnr(bufnr) == item.textDocument.uri
   if here and (not place(bufnr) or (shown.edit.old == shown.edit.new and not item.data.jumpOnly)) then
     shown = nil
     return
@@ -206,7 +206,7 @@ local function ask()
     local item = not err and type(result) == 'table' and type(result.edits) == 'table' and result.edits[1]
     local still = vim.api.nvim_get_current_buf() == bufnr and tick_of(bufnr) == question.tick
     local version = item and item.textDocument.version
-    local here = item and vim.uri_to_bufnr(item.textDocument.uri) == bufnr
+    local here = item and vim.uri_from_bufnr(bufnr) == item.textDocument.uri
     still = still and (not here or version == params.textDocument.version)
     if item and still and not shown and not inhibited() and switch.on() then
       show(client, item, bufnr)
