@@ -11,6 +11,8 @@ from e2e.editors.terminal_support import DEADLINE_S, INSTALLED, ROOT, Terminal, 
 
 PACKAGES = INSTALLED / "emacs/root/usr/share/emacs/site-lisp/elpa-src"
 CONFIG = """
+;; M-x waits to say how it could have been called shorter; what is typed meanwhile was lost once.
+(setq suggest-key-bindings nil extended-command-suggest-shorter nil)
 (setq native-comp-deferred-compilation nil native-comp-jit-compilation nil) ; in a new home it would go on beside the test
 (dolist (folder (directory-files "{packages}" t "^[^.]"))
   (add-to-list 'load-path folder)
