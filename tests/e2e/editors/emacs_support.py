@@ -83,6 +83,12 @@ class Emacs(Terminal):
     def type(self, text, pause_s=0.0):
         super().type(text.replace("\n", "\r"), pause_s)  # a line feed is another key
 
+    def press(self, *keys):
+        """A C-g that comes while Emacs runs something, as the end of the connection that asked it last, quits that and is no key."""
+        if "C-g" in keys:
+            time.sleep(0.3)
+        super().press(*keys)
+
     def ask(self, lisp):
         """What a Lisp expression is in the buffer on screen, as JSON carries it."""
         shown = f"(with-current-buffer (window-buffer (selected-window)) {lisp})"
