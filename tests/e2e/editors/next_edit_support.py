@@ -125,6 +125,11 @@ class Driven:
     def until_gone(self):
         self.until(lambda: self.seen() is None)
 
+    def until_accepted(self):
+        """The server is told once, after the text has changed."""
+        self.until(lambda: self.messages.accepted())
+        assert len(self.messages.accepted()) == 1
+
     def until_text(self, text):
         end_s = time.monotonic() + DEADLINE_S
         while self.text() != text:

@@ -81,7 +81,7 @@ def taken(editor, text):
     editor.until_text(text)
     editor.undo()
     editor.until_text(before)
-    assert len(editor.messages.accepted()) == 1
+    editor.until_accepted()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
