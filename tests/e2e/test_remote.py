@@ -63,7 +63,8 @@ def as_user(user, *command):
     packages = next(path for path in sys.path if path.endswith("site-packages"))
     path = os.pathsep.join([*(str(ROOT / room) for room in ROOMS), packages])
     env = (f"HOME={user.pw_dir}", f"PYTHONPATH={path}", "PYTHONDONTWRITEBYTECODE=1", "PATH=/usr/bin:/bin")
-    return ["runuser", "-u", user.pw_name, "--", "env", "-i", "-C", user.pw_dir, *env, *map(str, command)]
+    runuser = shutil.which("runuser", path=f"{os.environ['PATH']}:/usr/sbin")
+    return [runuser, "-u", user.pw_name, "--", "env", "-i", "-C", user.pw_dir, *env, *map(str, command)]
 
 
 @pytest.fixture(scope="module")

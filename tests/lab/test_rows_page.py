@@ -31,7 +31,7 @@ row = [
     { name = "elsewhere", pick = "ms", unit = "ms", aim = 1 },
 ]
 """
-PAGE = "# Title\n\n<!-- rows -->\nold\n<!-- end of rows -->\nBetween.\n<!-- rows peer -->\n<!-- end of rows -->\nEnd.\n"
+PAGE = "# Title\n\n<!-- rows -->\nFormer rows\n<!-- end of rows -->\nBetween.\n<!-- rows peer -->\n<!-- end of rows -->\nEnd.\n"
 MACHINE = {"cores": 2, "processor": "a processor", "load_1min": 0.5}
 
 
@@ -89,7 +89,7 @@ def test_each_place_of_the_page_has_its_rows_with_today_s_aims(folder: Path) -> 
     assert "- [a.json](docs/measurements/a.json): 2026-11-23, commit 01234567; 2 cores, a processor, load 0.5" in first
     assert "| beside it | 3 | 4 | 0.75 | ≤ 1 of the peer's | met |" in second and "beside it" not in first
     assert "| elsewhere | – | | | ≤ 1 | not measured: not on this machine: emacs |" in second
-    assert first.startswith("# Title\n") and second.endswith("End.\n") and "old" not in page
+    assert first.startswith("# Title\n") and second.endswith("End.\n") and "Former rows" not in page
 
 
 def test_a_front_page_has_the_rows_that_are_marked_so(folder: Path) -> None:
