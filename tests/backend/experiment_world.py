@@ -14,11 +14,13 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.telemetry_world import accept, display, event, opportunity, survive
 from backend.world import Peer, World, gateway, scripted, segment
 from foretype_backend.config.load import TelemetryConfig
+from foretype_backend.experiments import live as live_module
 from foretype_backend.experiments.experiment import Experiment, Spec, check_spec
 from foretype_backend.experiments.live import LiveExperiments
 from foretype_backend.experiments.store import ExperimentStore
@@ -183,26 +185,28 @@ class Office:
 
 @contextlib.asynccontextmanager
 async def office(
-    folder: Path, *, identities: str = "", events: str = "", name: str = "gateway", **parts: Any
+    folder: Path, *, identities: str = "", events: str = "", name: str = "gateway", turn_s: float = 3600.0, **parts: Any
 ) -> AsyncGenerator[Office]:
-    """Args: `parts` of the application, beside those that are made here."""
+    """Args: `parts` of the application, beside those that are made here; `turn_s`: how often it decides by itself."""
     clock = Clock()
     token = minted()
-    async with identity_of(identities or folder / "identity.db", poll_s=3600.0, clock=clock) as (identity, store):
-        await store.add_key(token, record(token), NOW_MS)
-        await identity.watch.look()
-        config = TelemetryConfig(url=events or str(folder / "events.db"))
-        sink = TelemetrySink(config, folder, clock=time.monotonic, wall_ms=clock)
-        live = LiveExperiments(ExperimentStore(store), name=name, wall_ms=clock, telemetry=sink.open)
-        options: dict[str, Any] = {"identity": identity, "salts": salts(), "feedback": sink, "experiments": live}
-        async with gateway(scripted(answer), **options | parts) as world:
-            made = Office(world, live, ExperimentStore(store), identity, clock, token.text)
-            try:
-                yield made
-            finally:
-                await made.close()
-                await live.close()
-                await sink.close()
+    identified = identity_of(identities or folder / "identity.db", poll_s=3600.0, clock=clock)
+    with patch.object(live_module, "TURN_S", turn_s):
+        async with identified as (identity, store):
+            await store.add_key(token, record(token), NOW_MS)
+            await identity.watch.look()
+            config = TelemetryConfig(url=events or str(folder / "events.db"))
+            sink = TelemetrySink(config, folder, clock=time.monotonic, wall_ms=clock)
+            live = LiveExperiments(ExperimentStore(store), name=name, wall_ms=clock, telemetry=sink.open)
+            options: dict[str, Any] = {"identity": identity, "salts": salts(), "feedback": sink, "experiments": live}
+            async with gateway(scripted(answer), **options | parts) as world:
+                made = Office(world, live, ExperimentStore(store), identity, clock, token.text)
+                try:
+                    yield made
+                finally:
+                    await made.close()
+                    await live.close()
+                    await sink.close()
 
 
 async def drafted(store: ExperimentStore, name: str, made: Spec, clock: Clock, **whom: str) -> Experiment:

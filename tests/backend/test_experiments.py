@@ -16,7 +16,6 @@ from backend.identity_world import NOW_MS
 from backend.test_chat import pool_of
 from backend.world import TOKENIZER_PATH, gateway, profile, until
 from foretype_backend.errors import EntryError, StoreError, VariantError
-from foretype_backend.experiments import live as live_module
 from foretype_backend.experiments.arms import Arm, LeftOut, Person
 from foretype_backend.experiments.commands import app
 from foretype_backend.experiments.experiment import Experiment, State, arm_of
@@ -214,10 +213,9 @@ async def test_a_variant_that_a_gateway_cannot_apply_is_shown_to_nobody_and_stop
 
 
 async def test_while_the_store_is_away_the_last_assignment_serves_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(live_module, "TURN_S", 0.01)
-    async with office(tmp_path) as place:
+    async with office(tmp_path, turn_s=0.01) as place:
         one = await place.developer("new")
         await started(place, "a")
         before = await one.told()
