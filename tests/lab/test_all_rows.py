@@ -341,6 +341,23 @@ def test_who_ends_the_command_ends_the_bench_that_runs(tmp_path: Path) -> None:
         psutil.Process(int(pid.read_text())).wait(5)
 
 
+def test_who_is_interrupted_while_a_bench_begins_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[subprocess.Popen[str]] = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            begun.append(self)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    slow = Bench(name="slow", command=(), minutes=1, row=a_bench().row)
+    with pytest.raises(KeyboardInterrupt):
+        run_bench(slow, [sys.executable, "-c", "import time; time.sleep(600)"], HERE_SIDE, {})
+    with begun[0] as it:
+        assert it.wait(30) < 0
+
+
 # The table
 
 

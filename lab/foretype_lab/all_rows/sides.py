@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import psutil
 from foretype_context.errors import GitError
 from foretype_context.folder.git import repository_at
 
@@ -142,24 +143,30 @@ def _last_words(ran: subprocess.CompletedProcess[str]) -> str:
 
 def _ran(command: Sequence[str], environment: dict[str, str], limit_s: float) -> subprocess.CompletedProcess[str]:
     """Runs it to its end. What it started ends with it where it took too long, or where we are interrupted."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        errors="replace",
-        env=environment,
-        start_new_session=True,
-    ) as it:
-        try:
-            out, err = it.communicate(timeout=limit_s)
-        except BaseException as error:
-            _end(it)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise BenchFailedError(f"took longer than {limit_s:.0f} s") from error
-            raise
+    pipe, me = subprocess.PIPE, psutil.Process()
+    others = set(me.children())
+    try:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        ) as it:
+            try:
+                out, err = it.communicate(timeout=limit_s)
+            except BaseException as error:
+                _end(it)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise BenchFailedError(f"took longer than {limit_s:.0f} s") from error
+                raise
+    except KeyboardInterrupt:
+        for child in set(me.children()) - others:  # that began while we were interrupted: nobody has its handle
+            child.kill()
+        raise
     return subprocess.CompletedProcess(command, it.returncode, out, err)
 
 
