@@ -411,12 +411,25 @@ async def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
         assert text_of(answer) == "line1()\n    line2()\n    line3()"
         assert answer is not None and answer.timings_ms["shown"] == pytest.approx(30)
         await asyncio.sleep(1)
-        assert [text.count("\n") for text in (grown.text for _, grown in desk.grown)] == [3, 4, 5]
+        assert [grown.text.count("\n") for _, grown in desk.grown] == [5], "three lines in 30 ms would flicker"
         assert {grown.id for _, grown in desk.grown} == {answer.id}
         again = await desk.ask()
         assert again is not None and again.id == answer.id
         assert again.text == desk.grown[-1][1].text
         assert len(desk.gateway.calls) == 1
+
+
+@virtual.timed
+async def test_a_slow_block_grows_before_its_end_and_not_at_each_of_its_lines() -> None:
+    lines = [(0.1, f"line{n}()\n    ") for n in range(1, 10)]
+    async with Desk(block(*lines, (0.1, "end()")), "def f():\n|", planner=BLOCK) as desk:
+        desk.type("    ")
+        answer = await desk.ask()
+        assert answer is not None and answer.timings_ms["shown"] == pytest.approx(300)
+        asked_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(2)
+        told = [(round(at - asked_s, 2), grown.text.count("\n")) for at, grown in desk.grown]
+        assert told == [(0.3, 5), (0.6, 8), (0.7, 9)], "a quarter of a second apart; its end is never waited for"
 
 
 @virtual.timed

@@ -310,7 +310,8 @@ class CompletionFlow:
             self._landed(flight, now)
         document.wake()
         if document.waiting is None and (flight.at_line_end or not flight.running):
-            grown = self._shared.answers.grown(document, flight, now)
+            redraw_ms = self._shared.options.answer.redraw_ms
+            grown = self._shared.answers.grown(document, flight, now, redraw_ms=redraw_ms)
             if grown is not None:
                 self.grew.tell(document.snapshot.uri, grown)
 

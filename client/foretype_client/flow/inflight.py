@@ -33,11 +33,13 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
         block_lines: a multi-line suggestion is answered as soon as it has this many lines that say something.
         answer_after_first_ms: after the first token, answer this late with what is whole: lines, else words.
         wanted_after_first_ms: the same where no confidence is asked for, so that more text cannot make an answer unwanted.
+        redraw_ms: while more is coming, what is shown stays as it is this long: lines that come faster are read as flicker.
     """
 
     block_lines: int = 3
     answer_after_first_ms: float = 250.0
     wanted_after_first_ms: float = 250.0
+    redraw_ms: float = 250.0
 
     @classmethod
     def growing(cls) -> AnswerRules:

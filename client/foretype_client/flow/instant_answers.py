@@ -149,10 +149,17 @@ class Answers:
         if self._local is not None:
             self._local.prepare(uri)
 
-    def grown(self, document: TrackedDocument, flight: Flight, now: float) -> Suggestion | None:
-        """The visible suggestion, if its request has made it longer and nothing was typed since it was answered."""
+    def grown(
+        self, document: TrackedDocument, flight: Flight, now: float, *, redraw_ms: float = 0.0
+    ) -> Suggestion | None:
+        """The visible suggestion, if its request has made it longer and nothing was typed since it was answered.
+
+        None while more is coming and it was drawn less than `redraw_ms` ago.
+        """
         shown = document.shown
         if shown is None or shown.flight is not flight or self._offer_of(document) is None:
+            return None
+        if flight.running and (now - shown.drawn_s) * 1000 < redraw_ms:
             return None
         question = shown.question
         if document.snapshot.text != question.snapshot.text:
@@ -165,7 +172,7 @@ class Answers:
             return None
         if not judged.text.startswith(shown.grown):
             return None
-        shown.grown = judged.text
+        shown.grown, shown.drawn_s = judged.text, now
         return judged
 
     def _offer_of(self, document: TrackedDocument) -> VisibleSuggestion | None:
@@ -215,7 +222,7 @@ class Answers:
         now: float,
     ) -> Suggestion:
         """Note that `suggestion` is the answer, and is visible from now on."""
-        document.shown = LastAnswer(suggestion, question, raw, flight, kind, suggestion.text)
+        document.shown = LastAnswer(suggestion, question, raw, flight, kind, suggestion.text, now)
         events = self._feedback.offered(
             suggestion.id,
             question.snapshot,

@@ -26,7 +26,12 @@ _HARMLESS: Final = frozenset({"generated", "lock file"})
 
 @dataclass(slots=True)
 class LastAnswer:
-    """The last answer for a document: the raw text that it is part of lets it grow."""
+    """The last answer for a document: the raw text that it is part of lets it grow.
+
+    Attributes:
+        grown: what the editor was given or told of, the longest.
+        drawn_s: when that was, in monotonic seconds.
+    """
 
     suggestion: Suggestion
     question: Question
@@ -34,6 +39,7 @@ class LastAnswer:
     flight: Flight | None
     kind: SuggestionKind
     grown: str
+    drawn_s: float
 
 
 class SortedRequests(NamedTuple):
