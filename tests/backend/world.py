@@ -19,6 +19,7 @@ from foretype_backend.engines.scripted import ScriptedEngine, text_script
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.start.app import create_app
 from foretype_backend.transport.server import running
+from foretype_client.session.opening import opened
 from foretype_context.prompt.segments import Kind, Scope, Source
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER
@@ -36,7 +37,7 @@ from foretype_wire.messages import (
     WireSegment,
 )
 from starlette.applications import Starlette
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 
 TOKENIZER_PATH: Path = FOLDER / "tokenizer.json"
 TOKENIZER_FILE = TOKENIZER_PATH.read_bytes()
@@ -84,7 +85,7 @@ class World:
         """A connection that has said hello and has its profile."""
         # A peer with answers that it never took does not see the gateway's goodbye: it is not waited for.
         options = {"close_timeout": 0.5, "open_timeout": 60} | options
-        async with connect(self.ws_url, compression=None, proxy=None, **options) as socket:
+        async with opened(self.ws_url, compression=None, proxy=None, **options) as socket:
             peer = Peer(socket, json=json)
             if hello:
                 await peer.send(Hello(v=1, client="test"))

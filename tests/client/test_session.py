@@ -5,7 +5,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +221,34 @@ async def test_a_gateway_may_answer_the_close_before_the_connection_is_cut() -> 
         await session.ready(60)
         await session.close()
         assert await cut is False
+
+
+async def test_a_gateway_that_does_not_answer_the_close_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretype_client.session.session._CLOSE_TIMEOUT_S", 0.05)
+    left = asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        gateway = ServerProtocol()
+        gateway.receive_data(await reader.readuntil(b"\r\n\r\n"))
+        (request,) = gateway.events_received()
+        assert isinstance(request, Request)
+        gateway.send_response(gateway.accept(request))
+        gateway.send_binary(msgspec.msgpack.encode(PROFILE))
+        writer.writelines(gateway.data_to_send())
+        with suppress(ConnectionResetError):
+            while await reader.read(65536):
+                pass
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/stream"
+        session = Session(url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        await session.start()
+        await session.ready(60)
+        await session.close()
+        async with asyncio.timeout(15):  # in 20 s a ping without an answer would have ended it
+            await left.wait()
 
 
 async def test_a_call_without_a_connection_fails_at_once() -> None:

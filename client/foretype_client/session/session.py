@@ -38,12 +38,13 @@ from foretype_wire.messages import (
     Workspace,
 )
 from foretype_wire.subscriptions import Subscribers
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from foretype_client.ports import Clock, Endpoint
 from foretype_client.session.answer_stream import AnswerStream, with_network
 from foretype_client.session.connecting import Backoff, as_gateway_gone, check_url, is_loopback, without_credentials
+from foretype_client.session.opening import opened
 from foretype_client.session.tokenizers import TokenizerStore
 
 __all__ = ["EditAnswer", "Session", "SessionStatistics"]
@@ -421,7 +422,7 @@ class Session:
     async def _converse(self) -> None:
         """One connection from its opening to its end."""
         url = self._endpoint.url
-        async with connect(
+        async with opened(
             url,
             additional_headers=self._endpoint.headers(),
             compression=None,  # costs more than it saves on frames this small
