@@ -290,6 +290,11 @@ def test_any_text_is_answered_with_one_line_or_nothing(
     assert answer is None or (answer.text and not {"\n", "\r"} & {*answer.text} and 0 < answer.confidence <= 1)
 
 
+def test_a_line_of_thousands_of_lexemes_is_answered_with_nothing() -> None:
+    table = "names = [" + ", ".join(f"one.n{i}" for i in range(2_000)) + ", "
+    assert at_end(AdaptiveModel(show=ANYTHING), "names = [one.n0, one.n1]\n" * 3 + table) is None
+
+
 def test_lines_end_where_those_of_the_document_do() -> None:
     assert at_end(AdaptiveModel(), "total = add(1, 2)\r\n\rtotal = add(1, 2)\n\r\ntotal = add(") == "1, 2)"
 

@@ -27,6 +27,8 @@ _BY_SHAPE_MAX: Final = 16
 _BY_HEAD_MAX: Final = 32
 _OTHERS_MAX: Final = 12
 _RENAMES_TRIED: Final = 6
+_TYPED_MAX: Final = 256
+"""A line of more lexemes is data: no other is like it, and what was found at each of its places would fill the memory."""
 
 _NEAR: Final = (3, 20, 100)
 
@@ -115,12 +117,14 @@ class LineTemplates:
         self._known: dict[tuple[int, ...], list[_Saying]] = {(): self._saying(map(_Aligned.untyped, by_shape), 0)}
 
     def proposals(self, typed: Sequence[int], half: str, margin: int, scorer: Scorer) -> list[TemplateProposal]:
-        """What comes after the lexemes `typed` of this line, surest first.
+        """What comes after the lexemes `typed` of this line, surest first; nothing on a line of data.
 
         Args:
             half: what of it is typed already.
             margin: the line's indentation.
         """
+        if len(typed) > _TYPED_MAX:
+            return []
         step = self._step(margin)
         best: dict[int, tuple[float, Classes]] = {}
         votes: dict[int, int] = {}
