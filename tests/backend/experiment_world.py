@@ -19,7 +19,7 @@ from unittest.mock import patch
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.telemetry_world import accept, display, event, opportunity, survive
 from backend.world import Peer, World, gateway, scripted, segment
-from foretype_backend.config.load import TelemetryConfig
+from foretype_backend.config.settings import TelemetryConfig
 from foretype_backend.experiments import live as live_module
 from foretype_backend.experiments.experiment import Experiment, Spec, check_spec
 from foretype_backend.experiments.live import LiveExperiments

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from foretype_backend.config.load import TelemetryConfig
+from foretype_backend.config.settings import TelemetryConfig
 from foretype_backend.telemetry.sink import TelemetrySink
 
 DAY_MS = 86_400_000

@@ -31,7 +31,7 @@ from backend.replica import Replica
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, segments
 from foretype_backend.admission.limits import Budget
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore

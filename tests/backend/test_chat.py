@@ -11,8 +11,8 @@ from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
 from foretype_backend.chat.answer_pace import AnswerPace
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, TemplateHitRates, template_name
-from foretype_backend.config.load import Config, LimitsConfig
-from foretype_backend.config.settings import PoolsConfig, QualityConfig
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import LimitsConfig, PoolsConfig, QualityConfig
 from foretype_backend.errors import FAULT_TOLD, ConfigError, Fault
 from foretype_backend.identity.directory import Tier
 from foretype_backend.transport.server import running

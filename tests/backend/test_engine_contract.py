@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 import pytest_asyncio
 from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.settings import EngineConfig, EngineName
 from foretype_backend.engines.by_name import ENGINES
 from foretype_backend.engines.embedded.engine import EmbeddedEngine

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from context.tiny import raw
-from foretype_backend.config.load import Config, is_loopback, load_config
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.errors import ConfigError
 from foretype_backend.start.prepare import prepare

@@ -17,7 +17,8 @@ from typing import Any
 import httpx
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.config.load import Config, GatewayConfig
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import GatewayConfig
 from foretype_backend.transport.sockets import bind
 from foretype_client.session.session import Session
 from foretype_context.tokens.tokenizer import load_tokenizer

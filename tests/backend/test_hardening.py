@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 import pytest
 from backend.world import TOKEN, complete, gateway, scripted, segment, segments, until
-from foretype_backend.config.load import Config, GatewayConfig
-from foretype_backend.config.settings import IdentityConfig
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import GatewayConfig, IdentityConfig
 from foretype_backend.database import place_of, url_of
 from foretype_backend.doors import connection as stream_connection
 from foretype_backend.doors import http as http_door

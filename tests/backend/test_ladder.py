@@ -8,8 +8,8 @@ from backend.world import gateway, profile
 from foretype_backend.admission.degradation import FREE_TIER, RUNGS, Ladder, profile_at
 from foretype_backend.admission.outcomes import SHED
 from foretype_backend.admission.pressure import Pressure
+from foretype_backend.doors.stream import stream_door
 from foretype_backend.identity.directory import Tier
-from foretype_backend.start.app import stream_door
 from foretype_context.prompt.profile import Service
 from foretype_lsp.status import State, StatusMachine
 from foretype_wire.messages import Profile, RequestClass

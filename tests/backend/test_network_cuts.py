@@ -12,7 +12,7 @@ from backend.loads import done, loaded
 from backend.replica import Replica
 from backend.wires import Wire, wire
 from backend.world import TOKENIZER, World, gateway, until
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.vllm.server import VllmServerEngine

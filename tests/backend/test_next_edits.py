@@ -10,8 +10,8 @@ from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, gateway, profile, scr
 from context.tiny import raw
 from foretype_backend.admission.degradation import profile_at
 from foretype_backend.chat.edit_pool import open_edit_pool
-from foretype_backend.config.load import Config, LimitsConfig
-from foretype_backend.config.settings import ModelConfig, NextEditConfig, PoolsConfig
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import LimitsConfig, ModelConfig, NextEditConfig, PoolsConfig
 from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts

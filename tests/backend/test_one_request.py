@@ -13,7 +13,7 @@ from backend.test_chat import ASK, pool_of
 from backend.world import TOKENIZER, World, complete, gateway, profile, scripted, segment, segments
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.limits import Budget, Budgets, Denied
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant

@@ -13,7 +13,7 @@ from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_frames import HANDSHAKE, Wire, configured, masked
 from backend.world import World, complete, gateway, scripted, until
 from foretype_backend.admission.limits import Budget, Reservation
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors import stream as stream_door
 from foretype_backend.doors.http import OUTCOME
 from foretype_backend.identity.bounds_by_principal import Quotas

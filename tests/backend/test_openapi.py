@@ -17,7 +17,8 @@ from backend.test_chat import Upstream, pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import serving
 from backend.world import TOKEN, TOKENIZER, World, gateway
-from foretype_backend.config.load import Config, ModelConfig, TelemetryConfig
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import ModelConfig, TelemetryConfig
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.documentation import page
 from foretype_backend.identity.directory import Scope

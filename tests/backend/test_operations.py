@@ -16,7 +16,8 @@ from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_gateway_process import SERVE, serving
 from backend.world import complete, gateway, profile, segments
 from foretype_backend.config.check import check_file
-from foretype_backend.config.load import Config, GatewayConfig, LimitsConfig
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import GatewayConfig, LimitsConfig
 from foretype_backend.identity.directory import Scope
 from foretype_backend.operations.reload import Reloader
 from foretype_backend.operations.status import table

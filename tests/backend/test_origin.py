@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_wire.gateway_protocol import GatewaySession
 from foretype_wire.messages import VERSION, Hello, Workspace
 

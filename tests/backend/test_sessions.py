@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from backend.world import complete
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_context.prompt.profile import Opened, Stop
 from foretype_wire.errors import BadFrameError, InvalidRequestError
 from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox, check_complete

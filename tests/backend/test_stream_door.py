@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
-from foretype_backend.config.load import LimitsConfig
-from foretype_backend.start.app import stream_door
+from foretype_backend.config.settings import LimitsConfig
+from foretype_backend.doors.stream import stream_door
 from foretype_backend.telemetry.intake import Sender
 from foretype_context.prompt.profile import Opened
 from foretype_context.prompt.segments import Kind, digest_of

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 from backend.world import World, complete, gateway, scripted
-from foretype_backend.config.load import LimitsConfig
-from foretype_backend.start.app import stream_door
+from foretype_backend.config.settings import LimitsConfig
+from foretype_backend.doors.stream import stream_door
 from foretype_wire.messages import Delta, Done, Error, Need
 from hypothesis import given, settings
 from hypothesis import strategies as st

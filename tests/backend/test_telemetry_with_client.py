@@ -9,7 +9,7 @@ from pathlib import Path
 
 from backend.telemetry_world import eventually
 from backend.world import gateway
-from foretype_backend.config.load import TelemetryConfig
+from foretype_backend.config.settings import TelemetryConfig
 from foretype_backend.telemetry.sink import TelemetrySink
 from foretype_backend.telemetry.store import Store
 from foretype_client.client import ClientOptions, open_client

@@ -15,10 +15,10 @@ from backend.test_chat import ASK
 from backend.test_stream_with_client import SOURCE, session_of
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, complete, gateway, profile, segments, until
 from foretype_backend.chat.pool import QualityPool, open_quality
+from foretype_backend.config.config import Config
 from foretype_backend.config.fleet import DiscoveryConfig
-from foretype_backend.config.load import Config, LimitsConfig
 from foretype_backend.config.rules import check_values
-from foretype_backend.config.settings import ModelConfig, PoolsConfig, QualityConfig
+from foretype_backend.config.settings import LimitsConfig, ModelConfig, PoolsConfig, QualityConfig
 from foretype_backend.errors import ConfigError
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.fleet.served_revisions import ServedRevisions

@@ -19,7 +19,7 @@ from backend.test_chat import pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import SERVE, serving
 from backend.world import gateway, scripted, until
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.identity.directory import Denial
 from foretype_backend.operations.merged_metrics import (
     LARGEST,

@@ -13,7 +13,8 @@ from unittest.mock import patch
 import httpx
 import msgspec
 import uvicorn.server
-from foretype_backend.config.load import Config, GatewayConfig, LimitsConfig
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import GatewayConfig, LimitsConfig
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.scripted import ScriptedEngine, text_script
 from foretype_backend.serving.service import CompletionService

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, scripted, until
 from client.wire_server import read
-from foretype_backend.start.app import stream_door
+from foretype_backend.doors.stream import stream_door
 from foretype_client.session.connecting import Backoff
 from foretype_client.session.session import Session
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source

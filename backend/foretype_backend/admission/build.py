@@ -9,8 +9,7 @@ from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.pressure import Pressure
 from foretype_backend.admission.scheduler import Scheduler, SlotLimits
-from foretype_backend.config.load import LimitsConfig
-from foretype_backend.config.settings import AdmissionConfig
+from foretype_backend.config.settings import AdmissionConfig, LimitsConfig
 
 __all__ = ["make_scheduler", "objectives_s", "promised_s"]
 

@@ -14,7 +14,8 @@ from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.errors import TokenizerError, UnknownControlError
 from foretype_context.tokens.tokenizer import load_tokenizer
 
-from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import read_token
 from foretype_backend.config.settings import NextEditConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig

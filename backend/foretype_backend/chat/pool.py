@@ -17,7 +17,8 @@ from foretype_wire.messages import RequestClass
 from foretype_backend.chat.answer_pace import AnswerPace
 from foretype_backend.chat.engine import ChatEngine
 from foretype_backend.chat.replica import ChatReplica
-from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import read_token
 from foretype_backend.config.settings import QualityConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig

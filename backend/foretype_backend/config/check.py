@@ -12,7 +12,8 @@ from typing import Annotated, Final, NamedTuple
 import typer
 from foretype_context.terminal import say, say_json
 
-from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import load_config
 from foretype_backend.config.migrate import migrate
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.config.unchecked import Unknown, unknown

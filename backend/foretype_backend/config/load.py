@@ -1,9 +1,9 @@
-"""Configuration of the gateway: one typed, frozen model, read once at the edge.
+"""Reads a gateway's configuration, once, at the edge.
 
 Sources, strongest first: command-line flags, the TOML file given by `--profile`, the defaults below. Of the environment only
 `OTEL_*` is read, by the OpenTelemetry SDK.
 
-What may stand in the file, and the defaults, is in `settings`.
+What may stand in the file, and the defaults, is in `settings`; the whole is `config.Config`.
 """
 
 from __future__ import annotations
@@ -18,42 +18,20 @@ import msgspec
 from foretype_wire.errors import TracingError
 from foretype_wire.tracing.opening import check_endpoint
 
+from foretype_backend.config.config import Config, ConfigFile
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 from foretype_backend.config.residency import check_residency
 from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
-    DEFAULT_PORT,
     RUNNING_SERVERS,
-    AdmissionConfig,
     EngineConfig,
-    GatewayConfig,
-    IdentityConfig,
-    LeasesConfig,
-    LimitsConfig,
-    MetricsConfig,
-    ModelConfig,
     PoolsConfig,
-    PricesConfig,
-    ResidencyConfig,
     TelemetryConfig,
     TracingConfig,
 )
 from foretype_backend.errors import ConfigError
 
-__all__ = [
-    "DEFAULT_PORT",
-    "Config",
-    "ConfigFile",
-    "EngineConfig",
-    "GatewayConfig",
-    "LimitsConfig",
-    "ModelConfig",
-    "TelemetryConfig",
-    "convert",
-    "is_loopback",
-    "load_config",
-    "read_token",
-]
+__all__ = ["convert", "is_loopback", "load_config", "read_token"]
 
 MIN_TOKEN_CHARS: Final = 16
 _ABOVE_ZERO: Final = (
@@ -78,42 +56,6 @@ _ABOVE_ZERO: Final = (
 _UNKNOWN: Final = re.compile(r"contains unknown field `([^`]+)`")
 
 _T = TypeVar("_T")
-
-
-class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tables of a profile file."""
-
-    gateway: GatewayConfig = GatewayConfig()
-    engine: EngineConfig = EngineConfig()
-    model: ModelConfig = ModelConfig()
-    limits: LimitsConfig = LimitsConfig()
-    telemetry: TelemetryConfig = TelemetryConfig()
-    metrics: MetricsConfig = MetricsConfig()
-    identity: IdentityConfig = IdentityConfig()
-    admission: AdmissionConfig = AdmissionConfig()
-    leases: LeasesConfig = LeasesConfig()
-    prices: PricesConfig = PricesConfig()
-    residency: ResidencyConfig = ResidencyConfig()
-    tracing: TracingConfig = TracingConfig()
-    pool: PoolsConfig = PoolsConfig()
-
-
-class Config(ConfigFile, frozen=True, kw_only=True):
-    """Everything that a gateway needs to know, checked.
-
-    Attributes:
-        token: bearer token that every door but those for probes asks for; None leaves a loopback gateway open.
-        private: one user's own gateway: free port, `gateway.json`, ends by itself.
-        state_dir: where `gateway.json` is written, in private mode.
-    """
-
-    token: str | None = None
-    private: bool = False
-    state_dir: Path | None = None
-
-    def __repr__(self) -> str:
-        token = "set" if self.token else "none"
-        return f"<Config: {self.engine.name} on {self.gateway.host}:{self.gateway.port}, token {token}>"
 
 
 def load_config(

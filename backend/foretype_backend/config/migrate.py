@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from foretype_context.terminal import say
 
-from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import load_config
 from foretype_backend.errors import ConfigError, StoreError
 
 __all__ = ["migrate", "migrate_stores"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.tenants import server_field
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError, SaltIgnoredError

@@ -8,14 +8,12 @@ regions of each. Metrics and traces hold no text, and are not looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 from foretype_backend.identity.directory import is_name
-
-if TYPE_CHECKING:
-    from foretype_backend.config.load import Config
 
 __all__ = ["check_residency", "replica_regions", "replicas_within"]
 

@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import re
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,12 +16,10 @@ from foretype_context.grammars.grammar import described
 from foretype_context.prompt.profile import Budgets
 from foretype_context.prompt.strategy import STRATEGIES
 
+from foretype_backend.config.config import Config
+from foretype_backend.config.settings import GatewayConfig, MetricsConfig, ModelConfig, OidcConfig, QualityConfig
 from foretype_backend.errors import ConfigError
 from foretype_backend.identity.directory import is_name
-
-if TYPE_CHECKING:
-    from foretype_backend.config.load import Config
-    from foretype_backend.config.settings import GatewayConfig, MetricsConfig, ModelConfig, OidcConfig, QualityConfig
 
 __all__ = ["check_context", "check_values", "of_revision"]
 

@@ -12,7 +12,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
 __all__ = ["KEY_FIELD", "SALT_FIELD", "SECRET_BYTES", "check_secret_files", "make_secret", "read_secret"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 
 __all__ = [
     "audit_key_path",

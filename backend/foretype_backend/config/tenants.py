@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
 __all__ = ["cannot_keep_apart", "check_tenants", "server_field"]

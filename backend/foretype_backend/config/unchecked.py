@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import server_field
 

@@ -19,7 +19,8 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.bounds import Bound
-from foretype_backend.config.load import Config, is_loopback
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import is_loopback
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.serving.fair_turns import Turn, Turns

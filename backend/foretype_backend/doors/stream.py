@@ -15,11 +15,12 @@ from foretype_context.prompt.profile import Budgets, Service
 from foretype_wire.messages import Changed, Goaway, Hello, Profile
 from foretype_wire.subscriptions import Subscribers
 from msgspec.structs import replace
+from starlette.applications import Starlette
 from starlette.websockets import WebSocket
 
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.degradation import FREE_TIER, profile_at
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.doors.connection import StreamConnection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
@@ -37,7 +38,7 @@ if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool nev
     from foretype_backend.chat.pool import BlockPool
     from foretype_backend.experiments.live import LiveExperiments
 
-__all__ = ["StreamDoor"]
+__all__ = ["StreamDoor", "stream_door"]
 
 CLOSE_RESTART: Final = 1012
 CLOSE_TRY_LATER: Final = 1013
@@ -239,3 +240,11 @@ class StreamDoor:
         if self.places.full(principal.tenant):
             return CLOSE_TRY_LATER, "this gateway has all the connections it takes; try again later"
         return principal
+
+
+def stream_door(app: Starlette) -> StreamDoor:
+    """The stream door of an application made by :func:`foretype_backend.start.app.create_app`."""
+    door = app.state.stream
+    if not isinstance(door, StreamDoor):
+        raise TypeError("this application was not made by create_app")
+    return door

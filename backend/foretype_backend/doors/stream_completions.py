@@ -30,7 +30,7 @@ from foretype_wire.messages import (
 from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.outcomes import Reason
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors.remembered_texts import RememberedTexts
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal

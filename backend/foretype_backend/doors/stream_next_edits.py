@@ -13,7 +13,7 @@ from foretype_wire.gateway_protocol import GatewaySession, invalid, is_id
 from foretype_wire.messages import Done, Edited, Error, ErrorCode, Finish, GatewayMessage, NextEdit
 from foretype_wire.redaction import log_fault
 
-from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors.stream_completions import answer_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal

@@ -17,7 +17,8 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Table
 
-from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import load_config
 from foretype_backend.config.state_files import state_dir
 from foretype_backend.errors import ConfigError, StoreError, VariantError
 from foretype_backend.experiments.assign import Design

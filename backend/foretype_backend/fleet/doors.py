@@ -9,11 +9,11 @@ from foretype_wire.messages import Changed
 
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
+from foretype_backend.doors.stream import stream_door
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.purge_report import Purger
 from foretype_backend.prefix.rights import CacheRights
 from foretype_backend.serving.completion import developer_of
-from foretype_backend.start.app import stream_door
 
 __all__ = ["attach_pool", "attach_purger", "follow_sessions"]
 

@@ -6,22 +6,19 @@ import getpass
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.config.state_files import audit_key_path
 from foretype_backend.errors import StoreError
-from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, ChainCheck, ChainVerdict, Entry, entry_of
+from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Entry, entry_of
 from foretype_backend.identity.schema import audit, state
 
-if TYPE_CHECKING:
-    from foretype_backend.identity.store import IdentityStore
-
-__all__ = ["AuditLog", "audit_count", "audit_entries", "check_store", "local_actor", "newest_entries", "open_log"]
+__all__ = ["AuditLog", "audit_count", "audit_entries", "local_actor", "newest_entries", "open_log"]
 
 _COUNT: Final = "audit"
 _AT_ONCE: Final = 1000
@@ -123,29 +120,6 @@ async def audit_entries(
         if len(rows) < at_once:
             return
         after = rows[-1]["number"]
-
-
-async def check_store(store: IdentityStore, check: ChainCheck) -> ChainVerdict:
-    """What a check finds of a store's log; an entry that the database cannot read is found as well. Raises StoreError."""
-    count: int | None = None
-
-    async def follow(at_once: int) -> None:
-        nonlocal count
-        async with store.reading() as connection:  # count and entries of one moment: others write on
-            count = await audit_count(connection)
-            async for entry in audit_entries(connection, check.number, at_once=at_once):
-                check.take(entry)
-
-    try:
-        await follow(_AT_ONCE)
-    except StoreError:
-        if count is None:
-            raise
-        try:
-            await follow(1)
-        except StoreError as error:
-            check.broken(f"it cannot be read: {error}")
-    return check.verdict(count)
 
 
 async def newest_entries(connection: AsyncConnection, last: int, tenant: str | None = None) -> list[Entry]:

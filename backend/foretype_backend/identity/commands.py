@@ -15,7 +15,8 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Column, Table
 
-from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import load_config
 from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
 from foretype_backend.identity.keys import mint

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import UsageKey, UsageRow
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.state_files import identity_url
 from foretype_backend.database import as_store_error, open_database, open_later, open_to_read, place_of
 from foretype_backend.errors import EntryError, StoreError

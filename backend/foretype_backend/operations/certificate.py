@@ -7,7 +7,7 @@ import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
 __all__ = ["Certificate"]

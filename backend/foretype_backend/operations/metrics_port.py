@@ -12,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from foretype_backend.config.load import Config, GatewayConfig, is_loopback
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import is_loopback
+from foretype_backend.config.settings import GatewayConfig
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.operations.metrics import CONTENT_TYPE
 from foretype_backend.transport.server import running

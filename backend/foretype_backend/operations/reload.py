@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
 __all__ = ["Reloader", "fixed_changes"]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.doors.auth import is_owner
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.errors import EntryError, StoreError

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.state_files import identity_url
 from foretype_backend.database import is_there
 from foretype_backend.experiments.store import ExperimentStore

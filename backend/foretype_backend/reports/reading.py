@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foretype_backend.admission.metering import UsageRow
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.state_files import identity_url, telemetry_url
 from foretype_backend.database import is_there
 from foretype_backend.errors import StoreError

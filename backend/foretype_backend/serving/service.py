@@ -30,8 +30,7 @@ from foretype_backend.admission.degradation import Ladder
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import SHED, Decision, Reason
 from foretype_backend.admission.scheduler import Scheduler, Ticket
-from foretype_backend.config.load import LimitsConfig
-from foretype_backend.config.settings import AdmissionConfig
+from foretype_backend.config.settings import AdmissionConfig, LimitsConfig
 from foretype_backend.engines.port import Engine, KnowsMemory
 from foretype_backend.errors import FAULT_TOLD, BudgetExceededError, EngineUnavailableError, Fault, PromptRefusedError
 from foretype_backend.identity.accounts import Accounts, refused_cost

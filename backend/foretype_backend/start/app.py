@@ -15,13 +15,12 @@ from foretype_context.grammars.grammar import announced
 from foretype_context.prompt.profile import Profile
 from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.messages import Changed
-from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import WebSocketRoute
 
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.chat.door import ChatDoor
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.settings import RUNNING_SERVERS, AdmissionConfig
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
 from foretype_backend.doors.contract import DocumentedApp
@@ -63,7 +62,7 @@ if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_backend.operations.worker_peers import WorkerAddress
     from foretype_backend.start.revisions import RevisionParts
 
-__all__ = ["create_app", "stream_door"]
+__all__ = ["create_app"]
 
 
 def create_app(
@@ -257,14 +256,6 @@ def _use(
     free_budgets = config.model.free_budgets
     if (profile, free_budgets) != (stream.profile, stream.main.free_budgets):
         stream.update_profile(profile, free_budgets)
-
-
-def stream_door(app: Starlette) -> StreamDoor:
-    """The stream door of an application made by :func:`create_app`."""
-    door = app.state.stream
-    if not isinstance(door, StreamDoor):
-        raise TypeError("this application was not made by create_app")
-    return door
 
 
 async def _discard(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:

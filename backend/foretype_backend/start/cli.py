@@ -12,7 +12,8 @@ from typing import Annotated, get_args
 import typer
 from foretype_context.terminal import say
 
-from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import load_config
 from foretype_backend.config.settings import EngineName
 from foretype_backend.errors import ConfigError
 from foretype_backend.transport.sockets import Inherited

@@ -11,7 +11,8 @@ import msgspec
 from foretype_context.grammars.grammar import Grammar
 from foretype_context.tokens.tokenizer import Tokenizer
 
-from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import read_token
 from foretype_backend.config.residency import replicas_within
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.engines.by_name import load_engine

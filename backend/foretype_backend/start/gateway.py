@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from foretype_wire.redaction import keep_texts_out
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.start.announcement import announced, is_announced

@@ -14,7 +14,7 @@ from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_models.artifacts import FOLDER, Artifact, locate
 from foretype_models.errors import ArtifactError
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.engines.embedded.gguf_header import read_header, read_metadata
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of

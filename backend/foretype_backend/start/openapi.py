@@ -11,7 +11,7 @@ from foretype_context.prompt.profile import Profile
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
 from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_backend.start.app import create_app

@@ -15,7 +15,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, state_dir, usage_path
 from foretype_backend.errors import ConfigError

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import read_token
 from foretype_backend.config.secret_files import SALT_FIELD, check_secret_files, read_secret
 from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, usage_path
 from foretype_backend.config.tenants import check_tenants

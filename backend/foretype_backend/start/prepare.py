@@ -11,7 +11,8 @@ from foretype_context.errors import TokenizerError
 from foretype_context.grammars.grammar import PSM_GROWING, SPM_PLAIN_GROWING, Grammar
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 
-from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import read_token
 from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.text_prompts import TextPrompts

@@ -11,8 +11,9 @@ from foretype_context.edit_models.question import EditWindow
 from foretype_context.errors import UnknownControlError, UnknownLayoutError
 from foretype_context.prompt.profile import BLOCK_ANSWER_TOKENS, Budgets, MinMeanLogprob, Profile
 
-from foretype_backend.config.load import Config, ModelConfig
+from foretype_backend.config.config import Config
 from foretype_backend.config.rules import check_context
+from foretype_backend.config.settings import ModelConfig
 from foretype_backend.errors import ConfigError, EngineUnavailableError
 from foretype_backend.start.prepare import Parts
 

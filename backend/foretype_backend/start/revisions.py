@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 from foretype_context.prompt.profile import Profile
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.rules import of_revision
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.engines.port import Engine

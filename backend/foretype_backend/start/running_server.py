@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from foretype_context.tokens.tokenizer import Tokenizer
 
-from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import read_token
 from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_from, tokenizer_of
 from foretype_backend.engines.openai.model_list import pick_model

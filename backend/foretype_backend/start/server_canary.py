@@ -11,7 +11,7 @@ from foretype_context.grammars.grammar import Grammar
 from foretype_context.prompt.templates import encode_prompt
 from foretype_context.tokens.tokenizer import StreamDecoder, Tokenizer
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import server_field
 from foretype_backend.doors.http import fim_segments

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import select
 
-from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.config import Config
+from foretype_backend.config.load import load_config
 from foretype_backend.database import is_there
 from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.audit_chain import Act

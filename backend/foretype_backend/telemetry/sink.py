@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foretype_wire.tasks import end_tasks
 
-from foretype_backend.config.load import TelemetryConfig
+from foretype_backend.config.settings import TelemetryConfig
 from foretype_backend.errors import StoreBusyError, StoreError
 from foretype_backend.telemetry.consent import RememberedConsents
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from foretype_backend.config.load import Config
+from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
 __all__ = ["Address", "Inherited", "address_of", "bind", "bind_metrics", "inherited_socket"]

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from foretype_eval.load.aborts import relayed_s
-
-if TYPE_CHECKING:
-    from foretype_eval.load.developer import SentRequest
+from foretype_eval.load.sent_request import SentRequest
 
 __all__ = ["Recorder", "percentiles_ms"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, get_type_hints
 
 import msgspec
-from foretype_backend.config.load import ConfigFile
+from foretype_backend.config.config import ConfigFile
 from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.engines.vllm.options import Speculation, VllmOptions

@@ -12,9 +12,9 @@ from foretype_context.prompt.templates import encode_prompt
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.load.crowd import Crowd, LoadOptions, scripts_of
-from foretype_eval.load.developer import SentRequest
 from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.scripts import ScriptedRequest
+from foretype_eval.load.sent_request import SentRequest
 from foretype_wire.messages import RequestClass
 
 from foretype_plan.simulation.engine import BLOCK_TOKENS
