@@ -152,6 +152,7 @@ def update_workspace(
         if problem or not (indexed or gone or fresh):
             return index, done
         merged = index.merged()
+        del index  # its parts take as much again, and what is saved needs memory of its own
         if cancelled():
             raise IndexingCancelledError
         try:

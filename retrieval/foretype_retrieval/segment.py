@@ -26,6 +26,8 @@ Array = NDArray[Any]
 
 _NAME_WEIGHT: Final = 3
 _MAX_FREQUENCY: Final = 255
+_BITS: Final = 28
+"""Of the number of a term and of a chunk in a packed posting: an index ends at 300,000 chunks, and terms are fewer than 2**28."""
 
 ARRAYS: Final[Mapping[str, str]] = {
     "paths": "u1",
@@ -199,23 +201,38 @@ def build(entries: Sequence[FileEntry], dimensions: int) -> IndexSegment:
 def _postings(terms: Sequence[str], chunks: array[int], term_ids: array[int], counts: array[int]) -> dict[str, Array]:
     """Sorts postings by term text and chunk; the input comes in the order of chunks."""
     order = sorted(range(len(terms)), key=terms.__getitem__)
-    rank = np.empty(len(terms), np.int32)
-    rank[order] = np.arange(len(terms), dtype=np.int32)
+    rank = np.empty(len(terms), np.int64)
+    rank[order] = np.arange(len(terms))
     if not terms:
-        return _sorted_postings(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.uint8), [])
-    ids = rank[np.frombuffer(term_ids, dtype=np.int32)]
+        return _sorted_postings(np.zeros(0, np.uint64), [])
     found = np.frombuffer(chunks, dtype=np.int32), np.frombuffer(counts, dtype=np.uint8)
-    return _sorted_postings(ids, *found, [terms[at] for at in order])
+    packed = _packed(rank[np.frombuffer(term_ids, dtype=np.int32)], *found)
+    return _sorted_postings(packed, [terms[at] for at in order])
 
 
-def _sorted_postings(ids: Array, chunks: Array, counts: Array, terms: Sequence[str]) -> dict[str, Array]:
-    # A stable sort would do for postings that come chunk by chunk; merged ones come segment by segment.
-    order = np.lexsort((chunks, ids))
+def _packed(ids: Array, chunks: Array, counts: Array) -> Array:
+    """Postings as one number each (28 bits of term, 28 of chunk, 8 of count): these sort in place, in a third of the memory of three arrays."""
+    packed = ids.astype(np.uint64)
+    packed <<= np.uint64(_BITS)
+    packed |= chunks.astype(np.uint64)
+    packed <<= np.uint64(8)
+    packed |= counts
+    return packed
+
+
+def _sorted_postings(packed: Array, terms: Sequence[str]) -> dict[str, Array]:
+    """The arrays of postings. Sorts its argument."""
+    packed.sort()
+    counts = packed.astype(np.uint8)
+    packed >>= np.uint64(8)
+    chunks = packed.astype(np.uint32)
+    chunks &= np.uint32((1 << _BITS) - 1)
+    packed >>= np.uint64(_BITS)
     return {
         "terms": np.frombuffer("\n".join(terms).encode(), dtype=np.uint8),
-        "posting_ends": np.cumsum(np.bincount(ids, minlength=len(terms)), dtype=np.int64),
-        "posting_chunks": chunks[order].astype(np.int32),
-        "posting_counts": counts[order].astype(np.uint8),
+        "posting_ends": np.searchsorted(packed, np.arange(1, len(terms) + 1, dtype=np.uint64)).astype(np.int64),
+        "posting_chunks": chunks.view(np.int32),
+        "posting_counts": counts,
     }
 
 
@@ -264,34 +281,47 @@ def _gathered(sources: Sequence[Array], renumbered: Sequence[Array], total: int)
 def _gathered_blob(
     sources: Sequence[tuple[Array, Array]], renumbered: Sequence[Array], total: int
 ) -> tuple[Array, Array]:
-    pieces: list[bytes] = [b""] * total
+    lengths = np.zeros(total, np.int64)
+    for (_, ends), numbers in zip(sources, renumbered, strict=True):
+        kept = numbers >= 0
+        lengths[numbers[kept]] = np.diff(ends, prepend=0)[kept]
+    bounds = np.cumsum(lengths)
+    result = np.empty(int(bounds[-1]) if total else 0, np.uint8)
+    starts = bounds - lengths
     for (blob, ends), numbers in zip(sources, renumbered, strict=True):
-        data, bounds = blob.tobytes(), [0, *ends.tolist()]
-        for at, number in enumerate(numbers.tolist()):
-            if number >= 0:
-                pieces[number] = data[bounds[at] : bounds[at + 1]]
-    return np.frombuffer(b"".join(pieces), dtype=np.uint8), np.cumsum([len(one) for one in pieces], dtype=np.int64)
+        # What follows each other here and there is one piece: a file's chunks, or all of a part that is whole.
+        kept = np.flatnonzero(numbers >= 0)
+        for run in np.split(kept, np.flatnonzero((np.diff(kept) != 1) | (np.diff(numbers[kept]) != 1)) + 1):
+            if len(run):
+                begin = int(ends[run[0] - 1]) if run[0] else 0
+                piece = blob[begin : int(ends[run[-1]])]
+                at = int(starts[numbers[run[0]]])
+                result[at : at + len(piece)] = piece
+    return result, bounds
 
 
 def _merged_postings(parts: Sequence[IndexSegment], renumbered: Sequence[Array]) -> dict[str, Array]:
-    ids: list[Array] = []
-    chunks: list[Array] = []
-    counts: list[Array] = []
+    pieces: list[Array] = []
     numbering: dict[str, int] = {}
     for part, numbers in zip(parts, renumbered, strict=True):
         local = np.asarray([numbering.setdefault(term, len(numbering)) for term in part.terms], np.int64)
         term_of = np.repeat(local, np.diff(part.arrays["posting_ends"], prepend=0))
         number = numbers[part.arrays["posting_chunks"]] if part.chunk_count else np.zeros(0, np.int64)
         kept = number >= 0
-        ids.append(term_of[kept])
-        chunks.append(number[kept])
-        counts.append(part.arrays["posting_counts"][kept])
-    joined = np.concatenate(ids) if ids else np.zeros(0, np.int64)
+        pieces.append(_packed(term_of[kept], number[kept], part.arrays["posting_counts"][kept]))
     # Terms that only dead chunks had are forgotten, as if they had never been.
-    used: list[int] = np.unique(joined).tolist()
+    used = np.zeros(len(numbering), np.bool_)
+    for piece in pieces:
+        used[piece >> np.uint64(_BITS + 8)] = True
     names = list(numbering)
-    alive = sorted((names[at], at) for at in used)
-    rank = np.zeros(len(names), np.int64)
+    alive = sorted((names[at], at) for at in np.flatnonzero(used).tolist())
+    rank = np.zeros(len(names), np.uint64)
     for place, (_, at) in enumerate(alive):
         rank[at] = place
-    return _sorted_postings(rank[joined], np.concatenate(chunks), np.concatenate(counts), [term for term, _ in alive])
+    rest = np.uint64((1 << (_BITS + 8)) - 1)
+    for piece in pieces:
+        ids = rank[piece >> np.uint64(_BITS + 8)]
+        ids <<= np.uint64(_BITS + 8)
+        piece &= rest
+        piece |= ids
+    return _sorted_postings(np.concatenate(pieces), [term for term, _ in alive])

@@ -23,6 +23,7 @@ Array = NDArray[Any]
 EXACT_CHUNKS: Final = 6_000
 PROBES: Final = 48
 _SPARE: Final = 2
+_ADDED_AT_ONCE: Final = 10_000
 
 
 class VectorPart:
@@ -83,11 +84,11 @@ def build_faiss(vectors: Array) -> Array:
     made = library.IndexIVFScalarQuantizer(
         quantizer, dimensions, lists, library.ScalarQuantizer.QT_fp16, library.METRIC_INNER_PRODUCT
     )
-    rows = np.ascontiguousarray(vectors, dtype=np.float32)
     step = max(1, count // (lists * 40))
     made.cp.niter = 8
-    made.train(rows[::step])
-    made.add(rows)
+    made.train(vectors[::step].astype(np.float32))
+    for start in range(0, count, _ADDED_AT_ONCE):  # all of them in fp32 would take twice what they take here
+        made.add(vectors[start : start + _ADDED_AT_ONCE].astype(np.float32))
     return library.serialize_index(made)
 
 

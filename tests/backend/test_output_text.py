@@ -79,3 +79,31 @@ def test_a_first_line_has_its_own_limit_until_it_has_opened_a_block() -> None:
     line = OutputText(TOKENIZER, Stop(max_lines=1), first_line_tokens=4)
     line.feed(Chunk(token_ids=tuple(TOKENIZER.encode("one two three four five six seven"))))
     assert not line.too_long  # the engine was given the same limit
+
+
+def test_a_line_ends_before_the_token_that_makes_it_unlikely() -> None:
+    first, *ids = TOKENIZER.encode("one two three four\nfive")
+    output = OutputText(TOKENIZER, Stop(least_chance=0.1))
+    likely = output.feed(Chunk(token_ids=(first,), logprobs=(-1.0,)))
+    unlikely = output.feed(Chunk(token_ids=tuple(ids), logprobs=(-1.2, -0.2) + (-0.1,) * (len(ids) - 2)))
+    assert likely is not None
+    assert (unlikely and unlikely.text, output.unlikely, output.stopped) == (TOKENIZER.decode(ids[:1]).decode(), True, False)
+    assert output.feed(Chunk(token_ids=(first,), logprobs=(0.0,))) is None
+    assert output.finish() is None
+    assert output.generated_tokens == len(ids) + 2
+
+
+def test_the_chance_counts_anew_on_each_line() -> None:
+    ids = TOKENIZER.encode("one\ntwo\nthree\n")
+    output = OutputText(TOKENIZER, Stop(least_chance=0.1))
+    delta = output.feed(Chunk(token_ids=tuple(ids), logprobs=(-1.0,) * len(ids)))
+    assert delta is not None
+    assert (delta.text, output.unlikely) == ("one\ntwo\nthree\n", False)
+
+
+@pytest.mark.parametrize("text", ["one two", "one two\n"])
+def test_an_engine_of_text_tells_how_likely_it_is_too(text: str) -> None:
+    output = OutputText(TOKENIZER, Stop(strings=["STOP"], least_chance=0.1))
+    kept = output.feed(Chunk(text=text, logprobs=(-2.0,)))
+    assert kept is not None
+    assert (output.feed(Chunk(text=" more", logprobs=(-1.0,))) is None) == (output.unlikely) == (text == "one two")

@@ -242,6 +242,28 @@ def test_downloads_never_build_and_failures_are_reported(tmp_path: Path, monkeyp
     assert all({"--no-deps", "--only-binary=:all:"} <= set(command) for command in commands)
 
 
+def test_one_name_in_two_registries_is_pinned_in_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel `fabric` was asked for at the npm package's version, which no index has."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        "[limits]\nproject_bytes = 1\n[standard_library]\nuse = false\nskip = []\n"
+        '[pypi]\nvalidation = []\nprojects = ["fabric"]\n[npm]\npackages = ["fabric", "@cesium/engine"]\n'
+    )
+    pinned = [("wheel", "fabric", "3.2.3"), ("npm", "fabric", "7.4.0"), ("npm", "cesium-engine", "1.0.0")]
+    sources_ = [{"kind": kind, "name": name, "version": version} for kind, name, version in pinned]
+    prepare.manifest_of(plan).write_text(json.dumps({"sources": sources_}))
+    asked: dict[str, tuple[str, ...]] = {}
+
+    def wheels(projects: tuple[str, ...], folder: Path) -> list[str]:
+        asked[folder.name] = projects
+        return []
+
+    for way in ("wheels", "sdists", "npm"):
+        monkeypatch.setattr(download, way, wheels)
+    prepare.download(tmp_path, plan)
+    assert (asked["wheels"], asked["npm"]) == (("fabric==3.2.3",), ("fabric@7.4.0", "@cesium/engine@1.0.0"))
+
+
 def test_the_steps_of_preparing_go_on_with_what_the_one_before_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -159,7 +159,7 @@ class Generation:
                     delta = None
             if output.stopped:
                 return self._ended(record, Reason.STOP, rest=delta)
-            if record.enough or output.too_long:
+            if record.enough or output.too_long or output.unlikely:
                 return self._ended(record, Reason.LENGTH, rest=delta)
             if chunk.finish is not None:
                 break

@@ -43,6 +43,8 @@ class OutputText:
 
     Token ids go through one by one, so that a stop in the middle of a chunk of eight tokens cuts exactly there.
 
+    :attr:`unlikely` says that its line went on with a token that left it less than the least chance; the token is not delivered.
+
     Args:
         shown: control tokens that are delivered, and what they are read as; others are no text.
         first_line_tokens: where `stop` lets the first line open a block: what that line may take; the engine may give more.
@@ -64,6 +66,9 @@ class OutputText:
         self.generated_tokens = 0
         self._first_line_tokens = first_line_tokens
         self._shown = shown or {}
+        self._least_logprob = math.log(stop.least_chance) if stop.least_chance > 0 else -math.inf
+        self._line_logprob = 0.0
+        self.unlikely = False
 
     @property
     def stopped(self) -> bool:
@@ -77,6 +82,9 @@ class OutputText:
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailableError when its ids are not of this tokenizer."""
+        if self.unlikely:
+            self.generated_tokens += len(chunk.token_ids)
+            return None
         if chunk.text is not None and not chunk.token_ids:
             return self._feed_text(chunk.text, chunk.logprobs)
         ready: list[str] = []
@@ -86,12 +94,19 @@ class OutputText:
                 raise EngineUnavailableError(
                     f"the engine produced token id {token_id}; its model and the tokenizer differ"
                 )
-            logprob = chunk.logprobs[index] if index < len(chunk.logprobs) else 0.0
-            self._pending_logprob += _finite(logprob)
+            logprob = _finite(chunk.logprobs[index]) if index < len(chunk.logprobs) else 0.0
+            self._line_logprob += logprob
+            if self._line_logprob < self._least_logprob:
+                self.unlikely = True
+                ready.append(self._scanner.flush())
+                break
+            self._pending_logprob += logprob
             self._pending_tokens += 1
             text = self._decoder.feed((token_id,))
             if token_id in self._shown:
                 text += self._shown[token_id].decode()
+            if "\n" in text:
+                self._line_logprob = 0.0
             ready.append(self._scanner.feed(text))
             if self._scanner.stopped:
                 break
@@ -99,7 +114,7 @@ class OutputText:
 
     def finish(self) -> TextDelta | None:
         """The engine has ended: deliver what was held back."""
-        if self._scanner.stopped:
+        if self._scanner.stopped or self.unlikely:
             return None
         return self._delta(self._scanner.feed(self._decoder.finish()) + self._scanner.flush())
 
@@ -107,6 +122,12 @@ class OutputText:
         # Without log-probabilities the count is an estimate: this engine reports no tokens.
         tokens = len(logprobs) or (self._tokenizer.count(text) if text else 0)
         self.generated_tokens += tokens
+        self._line_logprob += sum(map(_finite, logprobs))
+        if self._line_logprob < self._least_logprob:
+            self.unlikely = True
+            return self._delta(self._scanner.flush())
+        if "\n" in text:
+            self._line_logprob = 0.0
         self._pending_tokens += tokens
         self._pending_logprob += sum(map(_finite, logprobs))
         return self._delta(self._scanner.feed(text))

@@ -224,6 +224,7 @@ class Attempt:
             deadline_ms=self._shared.options.deadline_ms,
             segments=segments if begun else None,
             supersedes=None if supersedes is None else supersedes.id,
+            wanted=question.trigger is Trigger.INVOKED,
         )
         self._shared.book.commit(draft)
         self._own = self._shared.requests.send(

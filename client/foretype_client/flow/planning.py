@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Segment
@@ -93,11 +94,13 @@ def call_of(
     deadline_ms: float,
     segments: Sequence[Segment] | None = None,
     supersedes: str | None = None,
+    wanted: bool = False,
 ) -> Complete[Segment]:
     """The request for a plan.
 
     Args:
         segments: in place of the plan's own; how many tokens they are is then not known.
+        wanted: somebody asked by hand, and gets all of it, however unlikely.
     """
     return Complete(
         id=id,
@@ -109,6 +112,6 @@ def call_of(
         segments=[placed.segment for placed in plan.segments] if segments is None else segments,
         prompt_tokens=plan.prompt_tokens if segments is None else None,
         max_tokens=1 if class_ is RequestClass.WARM else plan.max_tokens,
-        stop=plan.stop,
+        stop=msgspec.structs.replace(plan.stop, least_chance=0.0) if wanted else plan.stop,
         deadline_ms=deadline_ms,
     )

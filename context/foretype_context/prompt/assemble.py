@@ -164,11 +164,21 @@ class Assembler:
         rules, snapshot, strings = self.profile.stop, view.snapshot, list(self.profile.stop.strings)
         if kind is SuggestionKind.BLOCK:
             indent = stop_indent(snapshot, view.offset)
-            return Stop(strings=strings, max_lines=rules.block_max_lines, min_indent=indent or None)
+            return Stop(
+                strings=strings,
+                max_lines=rules.block_max_lines,
+                min_indent=indent or None,
+                least_chance=rules.least_chance,
+            )
         opened = None
         if may_open and kind is SuggestionKind.LINE and rules.first_line_decides and rules.single_line_max_lines == 1:
             opened = self._opened(view)
-        return Stop(strings=strings, max_lines=rules.single_line_max_lines, opened=opened)
+        return Stop(
+            strings=strings,
+            max_lines=rules.single_line_max_lines,
+            opened=opened,
+            least_chance=rules.least_chance,
+        )
 
     def _opened(self, view: View) -> Opened | None:
         indent = opened_indent(view.snapshot, view.offset)

@@ -78,12 +78,15 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         max_lines: generation ends at the end of this many lines (the newline itself is not part of the text).
         min_indent: generation ends before the first later non-blank line indented by fewer columns.
         opened: what holds once the first line has opened a block; None where it may not.
+        least_chance: generation ends before the token with which the chance of its line, by the model's own probabilities, falls
+            below this; 0 for never.
     """
 
     strings: list[str] = []
     max_lines: int | None = None
     min_indent: int | None = None
     opened: Opened | None = None
+    least_chance: float = 0.0
 
 
 BLOCK_ANSWER_TOKENS: Final = 768
@@ -119,12 +122,14 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
         block_max_lines: lines of a suggestion of several.
         first_line_decides: a line that opens a block may be followed by that block, though the syntax at the cursor asked for
             one line.
+        least_chance: a suggestion that nobody asked for ends where the chance of its line falls below this; 0 for never.
     """
 
     strings: list[str] = []
     single_line_max_lines: int = 1
     block_max_lines: int = 12
     first_line_decides: bool = True
+    least_chance: float = 0.0
 
 
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,29 +26,39 @@ def download(work: Path, plan_file: Path) -> None:
     """Downloads the sources of a list, at the versions of its manifest where it has them, and the check's."""
     from foretype_lab.corpus import download as downloading
     from foretype_lab.corpus import sources
-    from foretype_lab.corpus.never_train import NeverTrain, normalise
+    from foretype_lab.corpus.never_train import NeverTrain
 
     plan = sources.Plan.load(plan_file)
     never = NeverTrain.load(_CORPUS / "never_train.toml")
-    manifest = manifest_of(plan_file)
-    pinned: dict[str, str] = {}
-    if manifest.exists():
-        pinned = {item["name"]: item["version"] for item in json.loads(manifest.read_text())["sources"]}
+    pinned = _versions(manifest_of(plan_file))
 
-    def at_version(names: tuple[str, ...], mark: str) -> tuple[str, ...]:
-        return tuple(
-            f"{name}{mark}{pinned[normalise(name)]}" if mark not in name[1:] and normalise(name) in pinned else name
-            for name in names
-        )
+    def at_version(names: tuple[str, ...], kind: str, mark: str) -> tuple[str, ...]:
+        found = {name: pinned.get((kind, _stored_as(name))) for name in names if mark not in name[1:]}
+        return tuple(f"{name}{mark}{found[name]}" if found.get(name) else name for name in names)
 
-    failures = downloading.wheels(at_version(plan.projects, "=="), work / "wheels")
+    failures = downloading.wheels(at_version(plan.projects, "wheel", "=="), work / "wheels")
     failures += downloading.wheels(never.content_check, work / "never")
-    failures += downloading.sdists(at_version(plan.sdists, "=="), work / "sdists")
-    failures += downloading.npm(at_version(plan.npm, "@"), work / "npm")
-    failures += downloading.debian(at_version(plan.debian, "="), work / "debian") if plan.debian else []
+    failures += downloading.sdists(at_version(plan.sdists, "sdist", "=="), work / "sdists")
+    failures += downloading.npm(at_version(plan.npm, "npm", "@"), work / "npm")
+    failures += downloading.debian(at_version(plan.debian, "debian", "="), work / "debian") if plan.debian else []
     failures += downloading.commits(plan.commits + plan.never_train, work / "repositories")
     for failure in failures:
         _say(f"not downloaded: {failure}")
+
+
+def _stored_as(name: str) -> str:
+    """How a manifest has a name of a list: an npm package with its scope in one word."""
+    from foretype_lab.corpus.never_train import normalise
+
+    return normalise(name.lstrip("@").replace("/", "-"))
+
+
+def _versions(manifest: Path) -> dict[tuple[str, str], str]:
+    """Version of each source of a manifest, by kind and name: `fabric` is a wheel and an npm package."""
+    if not manifest.exists():
+        return {}
+    sources = json.loads(manifest.read_text())["sources"]
+    return {(item.get("kind", "wheel"), _stored_as(item["name"])): item["version"] for item in sources}
 
 
 def corpus(work: Path, benchmarks: Path | None, plan_file: Path) -> None:

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import tomllib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import FrameType
@@ -107,6 +108,12 @@ def make_optimizers(model: LanguageModel, config: TrainConfig) -> list[torch.opt
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
     return optimizers
+
+
+def autocast(device: str) -> AbstractContextManager[Any]:
+    """bfloat16 where the device multiplies in it, else fp32: emulated, it takes two and a half times as long as fp32."""
+    native = device == "cuda" or any(torch.cpu.get_capabilities().get(name) for name in ("avx512_bf16", "amx_bf16"))
+    return torch.autocast(device, torch.bfloat16, enabled=native)
 
 
 def to_batch(block: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -210,7 +217,7 @@ class TrainingRun:
             if middles:
                 targets = torch.where(is_middle(ids), targets, -100)
             number = int((targets != -100).sum())
-            with torch.autocast(self.device, torch.bfloat16):
+            with autocast(self.device):
                 total += float(self.model.loss(ids, targets)) * number if number else 0.0
             counted += number
         return total / max(counted, 1)
@@ -233,7 +240,7 @@ class TrainingRun:
         total = 0.0
         for _ in range(passes):
             ids, targets = to_batch(self.rows(long, micro), self.device)
-            with torch.autocast(self.device, torch.bfloat16):
+            with autocast(self.device):
                 loss = self.loss(ids, targets) / passes
             loss.backward()
             total += loss.item()
