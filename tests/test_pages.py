@@ -54,6 +54,7 @@ def test_a_page_that_the_code_names_is_there() -> None:
             assert (ROOT / page).exists(), f"{name}: {page}"
 
 
+@pytest.mark.slow
 def test_the_site_asks_no_other_host(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=100)

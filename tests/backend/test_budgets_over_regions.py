@@ -92,6 +92,7 @@ async def test_regions_that_share_a_redis_spend_what_one_may_however_far_it_is_a
                 await one.leases.close()
 
 
+@pytest.mark.slow
 async def test_regions_with_a_redis_each_never_spend_more_than_the_budget(tmp_path: Path) -> None:
     burst = 600
     key = minted()

@@ -57,6 +57,7 @@ def verdict_of(name: str, identities: str, events: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_an_effect_that_exists_is_found(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else ""

@@ -56,6 +56,8 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ("[gateway]\ndrain_s = -1\n", "gateway.drain_s"),
         ("[gateway]\nmax_connections = 0\n", "gateway.max_connections"),
         ("[model]\nblock_tokens = 0\n", "model.block_tokens"),
+        ("[model.stop]\nleast_chance = 1.5\n", "model.stop.least_chance"),
+        ("[model.stop]\nleast_chance = nan\n", "model.stop.least_chance"),
         ("[identity]\npoll_ms = 0\n", "identity.poll_ms"),
         ("[identity.oidc]\nissuer = 'https://i'\naudience = 'a'\nrefresh_s = -1\n", "identity.oidc.refresh_s"),
         ("[leases]\nslice_s = 0\n", "leases.slice_s"),

@@ -87,7 +87,11 @@ def test_a_line_ends_before_the_token_that_makes_it_unlikely() -> None:
     likely = output.feed(Chunk(token_ids=(first,), logprobs=(-1.0,)))
     unlikely = output.feed(Chunk(token_ids=tuple(ids), logprobs=(-1.2, -0.2) + (-0.1,) * (len(ids) - 2)))
     assert likely is not None
-    assert (unlikely and unlikely.text, output.unlikely, output.stopped) == (TOKENIZER.decode(ids[:1]).decode(), True, False)
+    assert (unlikely and unlikely.text, output.unlikely, output.stopped) == (
+        TOKENIZER.decode(ids[:1]).decode(),
+        True,
+        False,
+    )
     assert output.feed(Chunk(token_ids=(first,), logprobs=(0.0,))) is None
     assert output.finish() is None
     assert output.generated_tokens == len(ids) + 2

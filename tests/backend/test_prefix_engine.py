@@ -19,6 +19,7 @@ from foretype_models.artifacts import locate
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.slow
 def test_predicted_cached_tokens_agree_with_the_engine_over_a_typing_session() -> None:
     """A growing prompt, edits in the middle, another file and back: what completion does to the cache."""
     model = locate().path

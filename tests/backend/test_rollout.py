@@ -142,6 +142,7 @@ def test_one_that_gets_worse_when_everybody_is_on_it_is_taken_back_too() -> None
     assert (ended.state, announced(ended)["stable"]) == ("back", "r1")
 
 
+@pytest.mark.slow
 def test_of_canaries_without_a_difference_few_are_taken_back() -> None:
     options = RolloutOptions(
         guardrails=Guardrails(

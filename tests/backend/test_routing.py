@@ -21,6 +21,7 @@ def router(*replicas: str, **options: float) -> Router:
     return made
 
 
+@pytest.mark.slow
 @given(names, st.text(max_size=8))
 def test_a_walk_visits_every_member_once(members: set[str], key: str) -> None:
     assert sorted(Ring(members).walk(key)) == sorted(members)

@@ -115,6 +115,9 @@ BOUNDS = [
     ("stop.strings[0]", {"stop": Stop(strings=["a"])}, {"stop": Stop(strings=[""])}),
     ("stop.max_lines", {"stop": Stop(max_lines=1)}, {"stop": Stop(max_lines=0)}),
     ("stop.min_indent", {"stop": Stop(min_indent=0)}, {"stop": Stop(min_indent=-1)}),
+    ("stop.least_chance", {"stop": Stop(least_chance=0.99)}, {"stop": Stop(least_chance=1.0)}),
+    ("stop.least_chance", {"stop": Stop(least_chance=0.0)}, {"stop": Stop(least_chance=-0.1)}),
+    ("stop.least_chance", {"stop": Stop()}, {"stop": Stop(least_chance=math.nan)}),
     (
         "stop.opened.max_tokens",
         {"stop": Stop(opened=Opened(endings=[":"], max_lines=1, max_tokens=100, min_indent=1))},

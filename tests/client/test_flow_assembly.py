@@ -6,7 +6,9 @@ import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
 from context.tiny import tiny
+from foretype_client.policy.trigger import Trigger
 from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.profile import StopRules
 from foretype_context.prompt.segments import STABLE_KINDS, Kind
 from foretype_context.prompt.templates import encode_prompt, grammar
 
@@ -45,6 +47,19 @@ async def test_another_key_changes_volatile_segments_alone() -> None:
         stable = [[s.text for s in call.segments if s.kind in STABLE_KINDS] for call in desk.gateway.calls]
         assert len(stable) == 3
         assert stable[0] == stable[1] == stable[2]
+
+
+@virtual.timed
+async def test_who_asks_by_hand_gets_all_of_an_unlikely_answer() -> None:
+    tokenizer = tiny()
+    told = profile(tokenizer_digest=tokenizer.digest, stop=StopRules(least_chance=0.02))
+    assembler = Assembler(tokenizer, told)
+    gateway = ScriptedGateway(Script([(0.01, "zzz")]))
+    async with Desk(gateway, "x = |\n", planner_for=lambda _: assembler) as desk:
+        for trigger in (Trigger.AUTOMATIC, Trigger.INVOKED):
+            desk.type("a")
+            await desk.ask(trigger=trigger)
+        assert [call.stop.least_chance for call in desk.gateway.calls] == [0.02, 0.0]
 
 
 @pytest.mark.parametrize("size", [10_000, 4_000_000])

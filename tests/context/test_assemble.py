@@ -437,6 +437,17 @@ def test_a_profile_may_keep_lines_to_themselves() -> None:
     assert plan.stop.opened is None
 
 
+@pytest.mark.parametrize("text", ["x = 1\n", "def f():\n    |\n"])
+def test_lines_and_blocks_end_where_the_profile_says_that_they_are_unlikely(text: str) -> None:
+    offset = text.find("|") if "|" in text else 5
+    snapshot = Document("file:///a.py", text.replace("|", ""), path="a.py").snapshot()
+    one = assembler()
+    told = msgspec.structs.replace(one.profile, stop=StopRules(least_chance=0.02))
+    for profile, chance in ((one.profile, 0.0), (told, 0.02)):
+        plan, _ = Assembler(one.tokenizer, profile).plan(PlanState.empty(), snapshot, offset, now=0.0)
+        assert plan.stop.least_chance == chance
+
+
 def test_offsets_outside_the_text_are_clamped() -> None:
     one = assembler()
     snapshot = Document("file:///a.py", "x = 1\r\n", path="a.py").snapshot()

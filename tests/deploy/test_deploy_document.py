@@ -134,6 +134,7 @@ def test_every_block_of_the_page_is_run_here() -> None:
     assert (TEXT.count("```bash"), settings) == (9, 2) and TEXT.count("```") / 2 == 9 + settings
 
 
+@pytest.mark.slow
 def test_the_commands_for_one_machine(shell: Any) -> None:
     asked = shell(*SECTIONS["One machine: Docker Compose"])
     assert named_services(asked) <= set(COMPOSE["services"])

@@ -154,6 +154,7 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
     assert "ERROR" not in (tmp_path / "lsp.log").read_text()
 
 
+@pytest.mark.slow
 async def test_a_large_first_index_shows_progress_and_keeps_nobody_waiting(tmp_path):
     root = tmp_path / "large"
     root.mkdir()

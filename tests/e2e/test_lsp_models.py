@@ -54,6 +54,7 @@ async def until_model(it, model):
     return status
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_an_editor_lists_models_and_takes_one_while_its_user_types(tmp_path, state):
     tiny = write_tiny_gguf(tmp_path / "tiny-coder.gguf", controls=CONTROLS)

@@ -268,6 +268,7 @@ def test_a_variant_that_is_always_worse_by_the_same_is_certain_too() -> None:
     assert guard["breached"] and 0.5 < guard["ci_on_the_way"][0] < 1.0
 
 
+@pytest.mark.slow
 def test_guardrails_stop_fewer_experiments_without_a_difference_than_they_may() -> None:
     """A look after every block of two weeks, no margin: at most one in a hundred is stopped by any of them."""
     rng = np.random.default_rng(11)
@@ -279,6 +280,7 @@ def test_guardrails_stop_fewer_experiments_without_a_difference_than_they_may() 
     assert stopped <= 5  # 2 of 200 are expected at most
 
 
+@pytest.mark.slow
 def test_false_positives_stay_below_alpha_under_daily_peeking_and_plain_tests_do_not() -> None:
     result = simulate(World(), experiments=400, lifts=(0.0,))
     for row in result["table"]:

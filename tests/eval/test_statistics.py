@@ -40,6 +40,7 @@ def _clustered(rng: np.random.Generator, n_clusters: int, mean: float) -> tuple[
     return (rng.random(len(clusters)) < chance[clusters]).astype(float), clusters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_clusters", "mean"), [(164, 0.5), (164, 0.1), (40, 0.3)])
 def test_intervals_cover_the_truth_as_often_as_they_say(n_clusters: int, mean: float) -> None:
     rng = np.random.default_rng(n_clusters)

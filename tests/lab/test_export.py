@@ -245,6 +245,7 @@ def test_a_checkpoint_that_was_cut_off_is_named_with_the_remedy(tmp_path: Path, 
         export.read_checkpoint(tmp_path / "last.pt")
 
 
+@pytest.mark.slow
 def test_the_draft_that_does_not_ship_is_whole_and_reads_as_the_model_does(tmp_path: Path) -> None:
     (draft,) = artifacts.verify(Path(__file__).parents[2] / "lab" / "artifacts")
     assert draft.tokenizer_sha256 == artifacts.locate().tokenizer_sha256, "a draft of other tokens guesses noise"

@@ -51,6 +51,7 @@ def texts(budget: float) -> Iterator[str]:
             return
 
 
+@pytest.mark.slow
 def test_three_readers_give_the_same_ids(encoding: tiktoken.Encoding, tokenizer_path: Path) -> None:
     whole = Tokenizer.from_file(str(tokenizer_path))
     from_gguf = Tokenizer.from_str(tokenizer_of(artifacts.locate().path).decode())

@@ -71,6 +71,7 @@ def test_two_hundred_thousand_files_are_listed_with_every_folder_seen_once(
     assert len(pauses) == 200_400 // 500  # a completion gets its turn this often
 
 
+@pytest.mark.slow
 def test_memory_of_a_scan_is_that_of_its_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree_of(10, 500, tmp_path, monkeypatch)
     scan(tmp_path)  # what is made once does not count

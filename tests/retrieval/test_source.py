@@ -101,6 +101,7 @@ def test_a_deleted_file_is_forgotten(opened: tuple[Path, RetrievalSource]) -> No
     until(lambda: all(one.path != "shop/cart.py" for one in source.snippets(*at_end(root), limit=8)))
 
 
+@pytest.mark.slow
 def test_a_branch_switch_of_many_files_is_followed(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w", {f"m{number}.py": f"def old{number}(): pass\n" for number in range(60)})
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(root)]

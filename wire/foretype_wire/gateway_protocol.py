@@ -139,6 +139,8 @@ def check_complete(message: Complete[WireSegment], *, max_tokens: int) -> None:
     check_stop(message.stop.strings, message.stop.max_lines, message.stop.min_indent, prefix="stop.")
     if message.stop.opened is not None:
         _check_opened(message.stop.opened, max_tokens)
+    if not 0 <= message.stop.least_chance < 1:
+        raise InvalidRequestError("stop.least_chance", "must be a chance from 0 (never) to below 1")
 
 
 def check_next_edit(message: NextEdit) -> None:

@@ -84,6 +84,8 @@ def _check_model(model: ModelConfig) -> None:
     _check_budgets("model.budgets", model.budgets)
     if model.free_budgets is not None:
         _check_budgets("model.free_budgets", model.free_budgets)
+    if not 0 <= model.stop.least_chance < 1:
+        raise ConfigError("model.stop.least_chance", "must be a chance from 0 (never) to below 1")
     _check_grammar(model)
     rules = model.strategy_rules
     if rules is not None and rules.id != model.strategy:

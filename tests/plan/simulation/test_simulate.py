@@ -35,6 +35,7 @@ def test_it_is_a_command_that_names_its_scenarios():
     assert all(name in run("--list").stdout for name in ("routing", "monday", "warm_pool"))
 
 
+@pytest.mark.slow
 def test_a_scenario_is_a_comparison_with_intervals_and_goes_on_where_it_was(tmp_path, monkeypatch):
     out = tmp_path / "rows.jsonl"
     first = run(*QUICK, "--out", str(out))
@@ -57,6 +58,7 @@ def test_a_scenario_is_a_comparison_with_intervals_and_goes_on_where_it_was(tmp_
     assert out.read_bytes() == b"".join(lines)
 
 
+@pytest.mark.slow
 def test_eighty_columns_cut_no_head_and_no_number():
     shown = run(*(one for one in QUICK if one != "--json"), columns="80").stdout
     assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
