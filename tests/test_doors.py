@@ -152,7 +152,7 @@ def test_text_goes_to_a_terminal_by_one_way() -> None:
         "rich.console.Console",
         "Console",
     }
-    for path, tree in trees().items():
+    for path in trees():
         if path in PRINTERS or path.startswith(("lab/foretype_lab/embedder/", "lab/gpu/")):
             continue
         for name, call in calls(path):
@@ -177,7 +177,7 @@ READERS = {
 
 
 def test_files_of_a_folder_are_read_by_one_reader() -> None:
-    for path, tree in trees().items():
+    for path in trees():
         if path in READERS:
             continue
         if path.startswith(("context/", "client/", "lsp_server/", "retrieval/")):
