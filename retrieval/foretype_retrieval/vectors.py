@@ -89,7 +89,9 @@ def build_faiss(vectors: Array) -> Array:
     made.train(vectors[::step].astype(np.float32))
     for start in range(0, count, _ADDED_AT_ONCE):  # all of them in fp32 would take twice what they take here
         made.add(vectors[start : start + _ADDED_AT_ONCE].astype(np.float32))
-    return library.serialize_index(made)
+    written = bytearray()  # `serialize_index` holds it three times while it grows, and copies it
+    library.write_index(made, library.PyCallbackIOWriter(written.extend))
+    return np.frombuffer(written, np.uint8)
 
 
 def open_faiss(serialised: Array) -> Any:
