@@ -122,14 +122,15 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
         block_max_lines: lines of a suggestion of several.
         first_line_decides: a line that opens a block may be followed by that block, though the syntax at the cursor asked for
             one line.
-        least_chance: a suggestion that nobody asked for ends where the chance of its line falls below this; 0 for never.
+        least_chance: A suggestion that nobody asked for ends where the chance of its line falls below this; 0 for never. Of right
+            lines hardly any is less likely, and lines that do not end are.
     """
 
     strings: list[str] = []
     single_line_max_lines: int = 1
     block_max_lines: int = 12
     first_line_decides: bool = True
-    least_chance: float = 0.0
+    least_chance: float = 0.005
 
 
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
