@@ -443,7 +443,7 @@ def test_lines_and_blocks_end_where_the_profile_says_that_they_are_unlikely(text
     snapshot = Document("file:///a.py", text.replace("|", ""), path="a.py").snapshot()
     one = assembler()
     told = msgspec.structs.replace(one.profile, stop=StopRules(least_chance=0.02))
-    for profile, chance in ((one.profile, 0.005), (told, 0.02)):
+    for profile, chance in ((one.profile, 0.001), (told, 0.02)):
         plan, _ = Assembler(one.tokenizer, profile).plan(PlanState.empty(), snapshot, offset, now=0.0)
         assert plan.stop.least_chance == chance
 

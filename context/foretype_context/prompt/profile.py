@@ -130,7 +130,7 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
     single_line_max_lines: int = 1
     block_max_lines: int = 12
     first_line_decides: bool = True
-    least_chance: float = 0.005
+    least_chance: float = 0.001
 
 
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
