@@ -18,10 +18,10 @@ from foretype_backend.errors import StoreError
 from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Entry, entry_of
 from foretype_backend.identity.schema import audit, state
 
-__all__ = ["AuditLog", "audit_count", "audit_entries", "local_actor", "newest_entries", "open_log"]
+__all__ = ["ENTRIES_AT_ONCE", "AuditLog", "audit_count", "audit_entries", "local_actor", "newest_entries", "open_log"]
 
 _COUNT: Final = "audit"
-_AT_ONCE: Final = 1000
+ENTRIES_AT_ONCE: Final = 1000
 
 
 def local_actor() -> str:
@@ -109,7 +109,7 @@ async def audit_count(connection: AsyncConnection) -> int:
 
 
 async def audit_entries(
-    connection: AsyncConnection, after: int = 0, *, at_once: int = _AT_ONCE
+    connection: AsyncConnection, after: int = 0, *, at_once: int = ENTRIES_AT_ONCE
 ) -> AsyncGenerator[Entry]:
     """All entries beyond a number, in order; of a log of any length few are in memory."""
     while True:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from foretype_backend.errors import StoreError
-from foretype_backend.identity.audit import audit_count, audit_entries
+from foretype_backend.identity.audit import ENTRIES_AT_ONCE, audit_count, audit_entries
 from foretype_backend.identity.audit_chain import ChainCheck, ChainVerdict
 from foretype_backend.identity.store import IdentityStore
 
 __all__ = ["check_store"]
-
-_AT_ONCE: Final = 1000
 
 
 async def check_store(store: IdentityStore, check: ChainCheck) -> ChainVerdict:
@@ -26,7 +22,7 @@ async def check_store(store: IdentityStore, check: ChainCheck) -> ChainVerdict:
                 check.take(entry)
 
     try:
-        await follow(_AT_ONCE)
+        await follow(ENTRIES_AT_ONCE)
     except StoreError:
         if count is None:
             raise

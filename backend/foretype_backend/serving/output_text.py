@@ -43,8 +43,6 @@ class OutputText:
 
     Token ids go through one by one, so that a stop in the middle of a chunk of eight tokens cuts exactly there.
 
-    :attr:`unlikely` says that its line went on with a token that left it less than the least chance; the token is not delivered.
-
     Args:
         shown: control tokens that are delivered, and what they are read as; others are no text.
         first_line_tokens: where `stop` lets the first line open a block: what that line may take; the engine may give more.
@@ -68,11 +66,15 @@ class OutputText:
         self._shown = shown or {}
         self._least_logprob = math.log(stop.least_chance) if stop.least_chance > 0 else -math.inf
         self._line_logprob = 0.0
-        self.unlikely = False
 
     @property
     def stopped(self) -> bool:
         return self._scanner.stopped
+
+    @property
+    def unlikely(self) -> bool:
+        """Whether a token has left the line less than the least chance; neither it nor what follows is delivered."""
+        return self._line_logprob < self._least_logprob
 
     @property
     def too_long(self) -> bool:
@@ -82,9 +84,6 @@ class OutputText:
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailableError when its ids are not of this tokenizer."""
-        if self.unlikely:
-            self.generated_tokens += len(chunk.token_ids)
-            return None
         if chunk.text is not None and not chunk.token_ids:
             return self._feed_text(chunk.text, chunk.logprobs)
         ready: list[str] = []
@@ -95,9 +94,8 @@ class OutputText:
                     f"the engine produced token id {token_id}; its model and the tokenizer differ"
                 )
             logprob = _finite(chunk.logprobs[index]) if index < len(chunk.logprobs) else 0.0
-            self._line_logprob += logprob
-            if self._line_logprob < self._least_logprob:
-                self.unlikely = True
+            self._line_logprob += min(logprob, 0.0)
+            if self.unlikely:
                 ready.append(self._scanner.flush())
                 break
             self._pending_logprob += logprob
@@ -105,9 +103,7 @@ class OutputText:
             text = self._decoder.feed((token_id,))
             if token_id in self._shown:
                 text += self._shown[token_id].decode()
-            if "\n" in text:
-                self._line_logprob = 0.0
-            ready.append(self._scanner.feed(text))
+            ready.append(self._scanned(text))
             if self._scanner.stopped:
                 break
         return self._delta("".join(ready))
@@ -122,15 +118,18 @@ class OutputText:
         # Without log-probabilities the count is an estimate: this engine reports no tokens.
         tokens = len(logprobs) or (self._tokenizer.count(text) if text else 0)
         self.generated_tokens += tokens
-        self._line_logprob += sum(map(_finite, logprobs))
-        if self._line_logprob < self._least_logprob:
-            self.unlikely = True
+        logprob = sum(map(_finite, logprobs))
+        self._line_logprob += min(logprob, 0.0)
+        if self.unlikely:
             return self._delta(self._scanner.flush())
+        self._pending_tokens += tokens
+        self._pending_logprob += logprob
+        return self._delta(self._scanned(text))
+
+    def _scanned(self, text: str) -> str:
         if "\n" in text:
             self._line_logprob = 0.0
-        self._pending_tokens += tokens
-        self._pending_logprob += sum(map(_finite, logprobs))
-        return self._delta(self._scanner.feed(text))
+        return self._scanner.feed(text)
 
     def _delta(self, text: str) -> TextDelta | None:
         if not text:

@@ -16,6 +16,7 @@ import time
 import tomllib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -112,8 +113,13 @@ def make_optimizers(model: LanguageModel, config: TrainConfig) -> list[torch.opt
 
 def autocast(device: str) -> AbstractContextManager[Any]:
     """bfloat16 where the device multiplies in it, else fp32: emulated, it takes two and a half times as long as fp32."""
-    native = device == "cuda" or any(torch.cpu.get_capabilities().get(name) for name in ("avx512_bf16", "amx_bf16"))
-    return torch.autocast(device, torch.bfloat16, enabled=native)
+    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or _multiplies_bfloat16())
+
+
+@cache
+def _multiplies_bfloat16() -> bool:
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def to_batch(block: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:
