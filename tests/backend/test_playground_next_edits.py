@@ -14,7 +14,7 @@ from msgspec import convert
 
 TEXT = "def area(width, height):\n    size = width * height\n    print(width)\n    return size\n"
 AT = TEXT.index("width")
-RENAMED = {"kind": "typed", "ago_ms": 2000.0, "edits": [[AT, AT + 5, "breadth"]]}
+RENAMED = {"kind": "typed", "ago_ms": 3000.0, "edits": [[AT, AT + 5, "breadth"]]}
 RENAMED_TEXT = TEXT.replace("width", "breadth", 1)
 SECOND = TEXT.index("width", AT + 1) + 2
 TAKEN = {"kind": "accepted", "ago_ms": 10.0, "edits": [[SECOND, SECOND + 5, "breadth"]]}
@@ -37,10 +37,11 @@ def test_a_rename_is_followed_place_by_place() -> None:
     assert found is not None and found.edit == Edit(third, third + 5, "breadth")
 
 
-def test_it_waits_for_quiet_and_longer_where_the_cursor_is_typing() -> None:
+def test_it_waits_for_quiet_and_longer_in_the_line_that_was_changed() -> None:
     fresh = RENAMED | {"ago_ms": 100.0}
-    assert asked(fresh) == Offered(None, pytest.approx(0.3))
-    assert asked(fresh, cursor=AT + 7) == Offered(None, pytest.approx(0.9))
+    assert asked(fresh, cursor=SECOND) == Offered(None, pytest.approx(0.3))
+    assert asked(fresh, cursor=AT + 7) == Offered(None, pytest.approx(1.9))
+    assert asked(fresh, eagerness="high") == Offered(None, pytest.approx(0.9))
     assert asked() == Offered(None)
 
 
@@ -50,12 +51,12 @@ def test_after_a_refusal_there_is_silence_and_never_again_the_same() -> None:
     assert asked(*late, cursor=SECOND) == Offered(None)  # nor another place of that rename
     size = RENAMED_TEXT.index("size")
     again = {"kind": "typed", "ago_ms": 2000.0, "edits": [[size, size + 4, "surface"]]}
-    found = asked(*late, again, cursor=size).found
+    found = asked(*late, again, cursor=len(RENAMED_TEXT)).found
     assert found is not None and found.edit.start == RENAMED_TEXT.replace("size", "surface", 1).index("size")
 
 
 def test_what_was_taken_back_is_not_offered_again() -> None:
-    undone = {"kind": "typed", "ago_ms": 1500.0, "edits": [[AT, AT + 7, "width"]]}
+    undone = {"kind": "typed", "ago_ms": 2500.0, "edits": [[AT, AT + 7, "width"]]}
     assert asked(RENAMED, undone) == Offered(None)
 
 

@@ -2,7 +2,16 @@
 
 from foretype_context.edits.evidence import Evidence
 from foretype_context.edits.next_edit import SETTLED_S
-from foretype_context.edits.pace import LINE_COOL_DOWN_S, USER_COOL_DOWN_S, Eagerness, Pace, RememberedEdit
+from foretype_context.edits.pace import (
+    LINE_COOL_DOWN_S,
+    LINE_S,
+    USER_COOL_DOWN_S,
+    Eagerness,
+    Pace,
+    RememberedEdit,
+    is_in_line,
+)
+from foretype_context.text.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,30 +21,47 @@ ELSEWHERE = TOLD._replace(line="print(x)", old="x", new="y")
 
 def test_a_document_has_to_be_quiet_and_an_accepted_edit_is_followed_at_once() -> None:
     pace = Pace()
-    assert pace.wait_s(0.0, 0.0, chained=False) == SETTLED_S
-    assert pace.wait_s(SETTLED_S / 2, 0.0, chained=False) == SETTLED_S / 2
-    assert pace.wait_s(10.0, 0.0, chained=False) == 0.0
-    assert pace.wait_s(0.0, 0.0, chained=True) == 0.0
+    assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW) == SETTLED_S
+    assert pace.wait_s(SETTLED_S / 2, 0.0, eagerness=Eagerness.LOW) == SETTLED_S / 2
+    assert pace.wait_s(10.0, 0.0, eagerness=Eagerness.LOW) == 0.0
+    assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW, chained=True) == 0.0
+
+
+def test_a_line_that_is_being_edited_has_to_be_quiet_for_longer_unless_next_edits_are_wanted_eagerly() -> None:
+    pace = Pace()
+    waits = {eagerness: pace.wait_s(0.0, 0.0, eagerness=eagerness, in_line=True) for eagerness in Eagerness}
+    assert waits == LINE_S and waits[Eagerness.HIGH] < waits[Eagerness.LOW]
+    assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW, chained=True, in_line=True) == 0.0
+    for _ in range(4):
+        pace.rejected(TOLD, 0.0)
+    assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.HIGH, in_line=True) == 3.0  # as who wants few
+
+
+def test_the_line_of_a_change_is_every_line_that_it_touches() -> None:
+    text = "one\nwidth = 1\n\ntwo\n"
+    assert [is_in_line(text, Edit(4, 4, "width"), at) for at in (3, 4, 13, 14)] == [False, True, True, False]
+    two_lines = Edit(8, 8, "h = 1\n")
+    assert [is_in_line(text, two_lines, at) for at in (3, 4, 14, 15)] == [False, True, True, False]
 
 
 def test_refusals_make_the_wait_longer_and_fade() -> None:
     pace = Pace()
-    waits = [pace.wait_s(0.0, 0.0, chained=False)]
+    waits = [pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW)]
     for _ in range(20):
         pace.rejected(TOLD, 0.0)
-        waits.append(pace.wait_s(0.0, 0.0, chained=False))
+        waits.append(pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW))
     assert waits == sorted(waits) and waits[-1] == 3.0
-    assert waits[-1] > pace.wait_s(0.0, 500.0, chained=False) > SETTLED_S
-    assert pace.wait_s(0.0, 600.0, chained=False) == SETTLED_S
+    assert waits[-1] > pace.wait_s(0.0, 500.0, eagerness=Eagerness.LOW) > SETTLED_S
+    assert pace.wait_s(0.0, 600.0, eagerness=Eagerness.LOW) == SETTLED_S
 
 
 def test_acceptances_make_the_wait_shorter_but_never_shorter_than_a_burst_needs() -> None:
     pace = Pace()
     pace.rejected(TOLD, 0.0)
-    longer = pace.wait_s(0.0, 1.0, chained=False)
+    longer = pace.wait_s(0.0, 1.0, eagerness=Eagerness.LOW)
     for _ in range(5):
         pace.accepted(1.0)
-    assert SETTLED_S == pace.wait_s(0.0, 1.0, chained=False) < longer
+    assert SETTLED_S == pace.wait_s(0.0, 1.0, eagerness=Eagerness.LOW) < longer
 
 
 def test_a_refusal_is_followed_by_silence_which_an_acceptance_ends() -> None:
@@ -94,4 +120,4 @@ def test_no_history_makes_a_wait_that_is_none_or_one_for_ever(history, quiet_s, 
     pace = Pace()
     for accepted, at_s in sorted(history, key=lambda one: one[1]):
         pace.accepted(at_s) if accepted else pace.rejected(TOLD, at_s)
-    assert 0 <= pace.wait_s(quiet_s, now_s, chained=False) <= 3.0
+    assert 0 <= pace.wait_s(quiet_s, now_s, eagerness=Eagerness.LOW) <= 3.0

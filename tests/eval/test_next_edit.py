@@ -13,11 +13,13 @@ import pytest
 from e2e.edit_model_support import edit_model
 from e2e.lsp_support import gateway
 from eval.git_repo import git
-from foretype_context.edits.followed import applied
+from foretype_context.edits.followed import Change, applied
 from foretype_context.text.document import Edit
 from foretype_eval.cli import app
 from foretype_eval.next_edit.changes import edits_between, leads_to
+from foretype_eval.next_edit.developer import Developer, File
 from foretype_eval.next_edit.named_changes import met, renames, signatures
+from foretype_eval.next_edit.offers import Offer
 from foretype_eval.next_edit.tally import ClusterTally, figures
 from foretype_eval.replay.edit_events import Changed
 from foretype_eval.replay.edit_recording import load_recording
@@ -92,6 +94,53 @@ def test_an_edit_is_right_that_is_a_step_on_a_shortest_way(edit: Edit, wanted: s
     assert leads_to("f(width)\n", edit, wanted) is right
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("from .a import _old, other\n\nx = 1\n", "from .a import other, old\n\nx = 1\n"),
+        ("from .a import (\n    _old,\n    other,\n)\n", "from .a import old, other\n".replace("old, other", "(\n    other,\n    old,\n)")),
+        ("import {_old, other} from './a';\n", "import { other, old } from './a';\n"),
+    ],
+)  # fmt: skip
+def test_the_order_of_imported_names_is_a_formatters(text: str, wanted: str) -> None:
+    at = text.index("_old")
+    assert leads_to(text, Edit(at, at + 4, "old"), wanted)
+    assert not leads_to(text, Edit(at, at + 4, "older"), wanted)
+    for other in ("f(b, a)\n", "import os\nb, a\n", "from a import *\nb, a\n"):
+        assert not leads_to(other, Edit(0, 0, "x"), other.replace("b, a", "a, b"))
+        assert edits_between(other, other.replace("b, a", "a, b"))
+
+
+def test_a_line_that_is_being_edited_is_left_alone_by_who_waits_longer_than_most_pauses_in_a_line() -> None:
+    before = "".join(f"call{n}(old{n}, same, same, same, old{n})\n" for n in range(40))
+    wanted = before.replace("old", "new")
+
+    class Patient:
+        clock = staticmethod(lambda: 0.0)
+
+        def __init__(self, in_line_s: float) -> None:
+            self.in_line_s = in_line_s
+            self.asked = 0
+
+        def opened(self, path: str, text: str) -> None: ...
+        def changed(self, path: str, change: Change) -> None: ...
+        def refused(self, offer: Offer) -> None: ...
+
+        def wait_s(self, *, in_line: bool) -> float:
+            return self.in_line_s if in_line else 0.4
+
+        def next(self, path: str, cursor: int) -> Offer | None:
+            self.asked += 1
+            return None
+
+    asked = dict[float, int]()
+    for in_line_s in (0.0, 1.0, 2.0):
+        predictor = Patient(in_line_s)
+        Developer(predictor, [File("a.py", before, wanted)], ClusterTally("")).work()
+        asked[in_line_s] = predictor.asked
+    assert asked == {0.0: 80, 1.0: 60, 2.0: 50}  # in the line after all, half, and a quarter of its 40 first edits
+
+
 def test_nothing_wrong_in_few_keys_is_no_certainty() -> None:
     row = figures([ClusterTally("a", opportunities=2, met=1, keys=1000, right={"rename": 1})])
     assert (row["precision"], row["recall"], row["wrong_per_1000_keys"]) == (1.0, 0.5, 0.0)
@@ -159,7 +208,7 @@ def test_what_was_scored_bad_is_wrong_and_told_with_its_line(tmp_path: Path) -> 
 def test_an_edit_that_was_offered_before_it_was_made_is_right(tmp_path: Path) -> None:
     first, second = AREA.index("width", 20) - 1, AREA.index("width", 60) - 2
     path = recording(
-        tmp_path / "r.json", [(1, (9, 14, "size")), (3, (first, first + 5, "size")), (5, (second, second + 5, "size"))]
+        tmp_path / "r.json", [(1, (9, 14, "size")), (4, (first, first + 5, "size")), (7, (second, second + 5, "size"))]
     )
     found = run("--cases", str(path))
     assert found["at_opportunities"] == {"right": 2, "wrong": 0, "silent": 0}
@@ -170,7 +219,7 @@ def test_an_edit_that_was_offered_before_it_was_made_is_right(tmp_path: Path) ->
 def test_an_offer_that_nobody_follows_is_wrong_and_counted_once(tmp_path: Path) -> None:
     text = "def area(width):\n    return width\n"
     end = len(text) - 1
-    steps = [(1, (9, 14, "size")), (3, (end, end, "\n")), (5, (end + 1, end + 1, "x"))]
+    steps = [(1, (9, 14, "size")), (4, (end, end, "\n")), (6, (end + 1, end + 1, "x"))]
     path = recording(tmp_path / "r.json", steps, text)
     found = run("--cases", str(path))
     assert (found["shown"], found["right"], found["wrong"]) == (1, 0, 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
+from foretype_context.edits import pace
 from foretype_lsp.server import Server
 from foretype_lsp.transport.framing import Framing
 
@@ -139,6 +140,12 @@ async def settle():
     """Let everything that is ready run."""
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def lines_as_elsewhere(monkeypatch):
+    """Tests ask where they typed; how long that takes is a test of its own."""
+    monkeypatch.setattr(pace, "LINE_S", dict.fromkeys(pace.Eagerness, pace.SETTLED_S))
 
 
 @pytest.fixture

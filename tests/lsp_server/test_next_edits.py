@@ -45,11 +45,24 @@ async def test_a_renamed_parameter_is_followed_place_by_place_and_then_there_is_
     assert await typist.next(3, 11) is None
 
 
+async def test_who_stays_in_the_line_may_be_changing_more_of_it_and_who_leaves_it_has_finished(
+    typist, settled, monkeypatch
+):
+    monkeypatch.setattr(pace, "LINE_S", dict.fromkeys(pace.Eagerness, 1e6))
+    monkeypatch.setattr(pace, "_WAIT_MOST_S", 1e6)
+    typist.retype(0, 9, "width", "size")
+    in_line = typist.ask(0, 20)
+    await settled()
+    assert not typist.client.answers(in_line)
+    assert await typist.next(1, 0) is not None
+    assert await typist.answer(in_line) is None
+
+
 async def test_after_an_acceptance_the_next_one_does_not_wait(typist, settled, monkeypatch):
     typist.retype(0, 9, "width", "size")
     typist.take(await typist.next(0, 13))
-    for name in ("SETTLED_S", "TYPING_S", "_WAIT_MOST_S"):
-        monkeypatch.setattr(pace, name, 1e6)
+    for name, slow in (("SETTLED_S", 1e6), ("LINE_S", dict.fromkeys(pace.Eagerness, 1e6)), ("_WAIT_MOST_S", 1e6)):
+        monkeypatch.setattr(pace, name, slow)
     assert await typist.next(1, 11) is not None
     typist.replace(3, 0, 0, " ")
     typist.replace(3, 0, 1, "")
@@ -461,5 +474,5 @@ def test_no_answer_is_ever_an_edit_of_another_version(before, after, windows, as
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace, "SETTLED_S", 0.02)
-        patch.setattr(pace, "TYPING_S", 0.02)
+        patch.setattr(pace, "LINE_S", dict.fromkeys(pace.Eagerness, 0.02))
         asyncio.run(session())

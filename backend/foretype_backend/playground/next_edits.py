@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from foretype_context.edits.evidence import NextEdit, named
 from foretype_context.edits.followed import Change, Followed
-from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit
+from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit, is_in_line
 from foretype_context.text.document import Edit
 from foretype_wire.errors import InvalidRequestError
 
@@ -82,10 +82,9 @@ def next_edit(asked: PageEditRequest) -> Offered:
         return Offered(None)
     change, edit = last
     chained = change.kind == "accepted"
-    typing = not chained and edit.start <= asked.cursor <= edit.start + len(edit.text)
-    quiet_s = change.ago_ms / 1000
-    wait_s = max(pace.wait_s(quiet_s, now_s, chained=chained, typing=typing), pace.cool_down_s(now_s))
-    if wait_s > 0:
+    quiet_s, in_line = change.ago_ms / 1000, is_in_line(engine.text, edit, asked.cursor)
+    wait_s = pace.wait_s(quiet_s, now_s, eagerness=asked.eagerness, chained=chained, in_line=in_line)
+    if (wait_s := max(wait_s, pace.cool_down_s(now_s))) > 0:
         return Offered(None, wait_s)
     found = engine.next(asked.cursor, now_s)
     if found is None or not pace.allows(

@@ -442,13 +442,15 @@ def _occurrence(path: list[TreeStep], rules: NameRules) -> _Occurrence | None:
 
 
 def _in_macro(path: list[TreeStep], rules: NameRules) -> _Occurrence | None:
-    """What the last step of a path is among the tokens of a macro; None where nobody can say, as in most macros."""
+    """What the last step of a path is among the tokens of a macro or an attribute; None where nobody can say, as in most of them."""
     leaf, tokens = path[-1], path[-2].node.children
-    macro = next(step.node for step in reversed(path) if step.kind.startswith("macro"))
-    name = macro.child_by_field_name("macro")
+    macro = next((step.node for step in reversed(path) if step.kind.startswith("macro")), None)
+    name = macro and macro.child_by_field_name("macro")
     if name is None or name.text not in _PLAIN_MACROS or any(token.type in _BINDING for token in tokens):
         return None
     at = next(index for index, token in enumerate(tokens) if token.start_byte == leaf.start)
+    if at + 1 == len(tokens):  # never closed
+        return None
     before, after = tokens[at - 1].type, tokens[at + 1].type
     if before in (".", "::") or after in ("!", ":", "="):
         return _NO_NAME

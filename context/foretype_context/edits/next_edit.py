@@ -20,10 +20,10 @@ from foretype_context.edits.evidence import Evidence, NextEdit, named
 from foretype_context.edits.examples import CommonChange, Examples, alike_elsewhere, places_alike, same_elsewhere
 from foretype_context.edits.names import is_at_odds
 from foretype_context.edits.offsets import byte_of
+from foretype_context.edits.redefined import Touched, is_redefined
 from foretype_context.edits.renames import (
     Rename,
     elsewhere_of,
-    is_another,
     is_free,
     is_seen_elsewhere,
     rename_in,
@@ -60,7 +60,7 @@ class NextEditRules:
         self._signatures: list[Signature] = []
         self._over = deque[tuple[str, str]](maxlen=_REFUSED)  # declarations one place of which was refused
         self._examples = Examples(language)
-        self._touched = deque[tuple[int, int]](maxlen=_TOUCHED)
+        self._touched = deque[Touched](maxlen=_TOUCHED)
         self._refused = deque[tuple[str, str]](maxlen=_REFUSED)
         self._last_s = float("-inf")
         self._offered: NextEdit | None = None
@@ -86,7 +86,7 @@ class NextEditRules:
         elif ended is not None or self._bursts.open is None:
             self._is_example = True
         for edit in edits:
-            self._shift(edit)
+            self._shift(edit, now_s)
             self._examples.shift(edit)
         if self._bursts.undone:  # nothing that led here is wanted again
             self._renames.clear()
@@ -172,7 +172,7 @@ class NextEditRules:
                 rename[:2],
                 [Site(edit) for edit in sites_of(rename, root, source, text, self._language)],
             )
-        touched = list(self._touched)
+        touched = [one[:2] for one in self._touched]
         for signature in self._signatures_of(root, source, text):
             yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, touched)
         template = self._template(root, source, text)
@@ -211,10 +211,10 @@ class NextEditRules:
         for rename in [now, *self._renames] if now and now not in self._renames else list(self._renames):
             if text[rename.at : rename.at + len(rename.new)] != rename.new or rename[:2] in self._over:
                 continue
-            if burst is not None and is_another(rename, burst, root):
+            if is_redefined(rename.at, root, source, text, self._touched, {one.new for one in self._free}):
                 continue
             if rename not in self._free:  # asked once: what was renamed since then has the new name too
-                if not is_free(rename, root, source, text, self._language, self._touched):
+                if not is_free(rename, root, source, text, self._language, [one[:2] for one in self._touched]):
                     continue
                 self._free.append(rename)
             yield rename
@@ -229,14 +229,12 @@ class NextEditRules:
                 yield found
 
     def _learn(self, burst: Burst, root: Node | None) -> None:
-        if root is not None:
-            self._renames = [one for one in self._renames if not is_another(one, burst, root)]
         renamed = rename_in(burst)
         if renamed is not None and renamed not in self._renames:
             free = renamed in self._free
             if root is not None and not free:
                 source = burst.after.encode("utf-8", "surrogatepass")
-                free = is_free(renamed, root, source, burst.after, self._language, self._touched)
+                free = is_free(renamed, root, source, burst.after, self._language, [one[:2] for one in self._touched])
                 self._free += [renamed] if free else []
             if free or not self._knows(renamed):
                 self._renames = [renamed, *self._renames][:_DECLARATIONS]
@@ -254,7 +252,7 @@ class NextEditRules:
         if signature is not None and all(signature.at != known.at for known in self._signatures):
             self._signatures = [signature, *self._signatures][:_DECLARATIONS]
 
-    def _shift(self, edit: Edit) -> None:
+    def _shift(self, edit: Edit, now_s: float) -> None:
         """Everything that is remembered by its place goes where the edit moves it."""
         start, end, text = edit
         grown = len(text) - (end - start)
@@ -266,13 +264,13 @@ class NextEditRules:
             kept[:] = [one._replace(at=at) for one in kept if (at := moved(one.at, len(one.new))) is not None]
         signatures = self._signatures
         signatures[:] = [one._replace(at=at) for one in signatures if (at := moved(one.at, 1)) is not None]
-        for index, (first, last) in enumerate(self._touched):
+        for index, (first, last, at_s) in enumerate(self._touched):
             if end <= first:
-                self._touched[index] = (first + grown, last + grown)
+                self._touched[index] = Touched(first + grown, last + grown, at_s)
             elif start < last:
-                self._touched[index] = (min(first, start), max(last, end) + grown)
+                self._touched[index] = Touched(min(first, start), max(last, end) + grown, now_s)
         last = self._touched[-1] if self._touched else None
-        if last is None or start + len(text) < last[0] or start > last[1]:
-            self._touched.append((start, start + len(text)))
+        if last is None or start + len(text) < last.start or start > last.end:
+            self._touched.append(Touched(start, start + len(text), now_s))
         else:
-            self._touched[-1] = min(start, last[0]), max(start + len(text), last[1])
+            self._touched[-1] = Touched(min(start, last.start), max(start + len(text), last.end), now_s)

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from foretype_context.edits.evidence import Evidence
 from foretype_context.edits.next_edit import SETTLED_S
+from foretype_context.text.document import Edit
 
-__all__ = ["LINE_COOL_DOWN_S", "TYPING_S", "USER_COOL_DOWN_S", "Eagerness", "Pace", "RememberedEdit"]
+__all__ = ["LINE_COOL_DOWN_S", "LINE_S", "USER_COOL_DOWN_S", "Eagerness", "Pace", "RememberedEdit", "is_in_line"]
 
 USER_COOL_DOWN_S: Final = 5.0
 """After a refusal, in every document."""
@@ -24,8 +25,6 @@ LINE_COOL_DOWN_S: Final = 60.0
 """After a refusal, on its line, and for what says the same elsewhere in its document."""
 
 _WAIT_MOST_S: Final = 3.0
-TYPING_S: Final = 1.0
-"""In a recorded session names were typed on after pauses of 0.4 to 0.6 s."""
 _REFUSED_TIMES: Final = 1.5
 _ACCEPTED_TIMES: Final = 0.8
 _FADES_S: Final = 600.0
@@ -51,6 +50,10 @@ class Eagerness(StrEnum):
     MEDIUM = "medium"
     HIGH = "high"
 
+
+LINE_S: Final = {Eagerness.LOW: 2.0, Eagerness.MEDIUM: 2.0, Eagerness.HIGH: 1.0}
+"""While the cursor stands in the line that was changed last: who renames a variable may be about to give it another value. In a recorded
+session half of the further edits in a line began more than 1.1 s after the one before, and a quarter more than 2.2 s."""
 
 _SURE: Final = frozenset({"rename", "signature"})
 _LEVELS: Final = {
@@ -83,15 +86,18 @@ class Pace:
         self._refused_s = -math.inf
         self._refused = deque[tuple[float, RememberedEdit]](maxlen=_REFUSED)
 
-    def wait_s(self, quiet_s: float, now_s: float, *, chained: bool, typing: bool = False) -> float:
-        """How much longer to wait for a document that has been quiet for so long; nothing after an edit that was taken.
+    def wait_s(
+        self, quiet_s: float, now_s: float, *, eagerness: Eagerness, chained: bool = False, in_line: bool = False
+    ) -> float:
+        """How much longer to wait for a document that has been quiet for so long.
 
         Args:
-            typing: the cursor stands where the last key was typed.
+            chained: the last change was an edit that was taken: there is no wait.
+            in_line: the cursor stands in the line of the last change (:func:`is_in_line`).
         """
         if chained:
             return 0.0
-        settled_s = TYPING_S if typing else SETTLED_S
+        settled_s = LINE_S[self._eagerness(eagerness, now_s)] if in_line else SETTLED_S
         for outcome in self._recent(now_s):
             times = _ACCEPTED_TIMES if outcome.accepted else _REFUSED_TIMES
             settled_s *= times ** (1 - (now_s - outcome.at_s) / _FADES_S)
@@ -130,3 +136,13 @@ class Pace:
 
     def _recent(self, now_s: float) -> Iterator[_Outcome]:
         return (outcome for outcome in self._outcomes if now_s - outcome.at_s < _FADES_S)
+
+
+def is_in_line(text: str, last: Edit, cursor: int) -> bool:
+    """Whether a place stands in the line that an edit changed, or in one of its lines.
+
+    Args:
+        text: after the edit.
+    """
+    end = last.start + len(last.text)
+    return "\n" not in text[cursor : last.start] and "\n" not in text[end:cursor]

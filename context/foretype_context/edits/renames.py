@@ -37,14 +37,12 @@ from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.owners import Owner
 from foretype_context.text.document import Edit
 
-__all__ = ["Rename", "elsewhere_of", "is_another", "is_free", "is_seen_elsewhere", "rename_in", "sites_of"]
+__all__ = ["Rename", "elsewhere_of", "is_free", "is_seen_elsewhere", "rename_in", "sites_of"]
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
-_DECLARATIONS: Final = frozenset(
-    {"assignment", "variable_declarator", "short_var_declaration", "var_spec", "const_spec", "let_declaration"}
-)
-_PATTERNS: Final = frozenset({"identifier", "expression_list", "pattern_list", "mut_pattern"})
+_CONVENTIONS: Final = frozenset({"self", "cls"})
+"""Who gives such a parameter another name makes the function another one."""
 
 
 class Rename(NamedTuple):
@@ -70,7 +68,7 @@ def rename_in(burst: Burst) -> Rename | None:
         tail += 1
     old = burst.before[start - head : end + tail]
     new = burst.after[start - head : start + len(text) + tail]
-    if old == new or max(len(old), len(new)) > _NAME_CHARS_MAX:
+    if old == new or max(len(old), len(new)) > _NAME_CHARS_MAX or old in _CONVENTIONS:
         return None
     if _NAME.fullmatch(old) is None or _NAME.fullmatch(new) is None or not new.strip("_"):
         return None
@@ -95,6 +93,8 @@ def is_free(
 
     member = member_at(root, source, language, at)
     if member is not None:
+        if rename.new.lstrip("_") == rename.old:
+            return False  # a property of the old name often comes next
         if not is_member_free(member, root, source, language, rename.new, but=is_renamed):
             return False
         if not member.bare:
@@ -102,25 +102,6 @@ def is_free(
     return not is_named_near(root, source, language, at, rename.new, but=is_renamed) and not is_declared_around(
         root, source, language, at, rename.old
     )
-
-
-def is_another(rename: Rename, burst: Burst, root: Node) -> bool:
-    """Whether what was renamed has got another value as well, most of it: then it is another thing, and its uses stay with the old one.
-
-    Args:
-        root: of the text after the burst, where the name stands at `rename.at`.
-    """
-    at = byte_of(burst.after, rename.at)
-    node = root.descendant_for_byte_range(at, at)
-    while node is not None and node.type not in _DECLARATIONS:
-        node = node.parent if node.type in _PATTERNS else None
-    value = node and (node.child_by_field_name("value") or node.child_by_field_name("right"))
-    if value is None:
-        return False
-    start = byte_of(burst.after, burst.edit.start)
-    end = start + len(burst.edit.text.encode("utf-8", "surrogatepass"))
-    inside = min(end, value.end_byte) - max(start, value.start_byte)
-    return 2 * inside > value.end_byte - value.start_byte
 
 
 def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str) -> list[Edit]:

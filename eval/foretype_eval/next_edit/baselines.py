@@ -14,7 +14,7 @@ from foretype_context.edits.evidence import named
 from foretype_context.edits.followed import Change, applied
 from foretype_context.text.document import Edit
 
-from foretype_eval.next_edit.offers import Offer
+from foretype_eval.next_edit.offers import Offer, usual_wait_s
 
 __all__ = ["CopiedEdit", "ReplacedWords"]
 
@@ -42,6 +42,9 @@ class _Floor:
         document.text = applied(document.text, change.edits)
         ended = document.bursts.changed(change.edits, document.text, change.at_s, accepted=change.accepted)
         document.last = None if document.bursts.undone else ended or document.last
+
+    def wait_s(self, *, in_line: bool) -> float:
+        return usual_wait_s(in_line=in_line)
 
     def next(self, path: str, cursor: int) -> Offer | None:
         document = self._open[path]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import lex
@@ -15,6 +17,12 @@ _ALIKE: float = 0.4
 """Lines that have less in common were written anew."""
 _NEAR_CHARS = 1
 """Two edits with so little between them are one edit to a developer."""
+_IMPORTED: Final = re.compile(
+    r"(?P<before>\bimport[ \t]*(?:type[ \t]*)?[({])(?P<names>[\w\s,]+)(?=[)}])"
+    r"|(?P<line>^[ \t]*from[ \t]+[\w.]+[ \t]+import[ \t]+)(?P<in_line>[\w \t,]+)$",
+    re.MULTILINE,
+)
+"""Names between commas, as Python and JavaScript import them; with `as` and comments in between they are left as they are."""
 _LINES_BELOW = 3
 """A place to go to is right if something is to be done on its line, or on so many below: a call may go on there."""
 
@@ -32,8 +40,8 @@ def edits_between(old: str, new: str) -> list[Edit]:
 def leads_to(now: str, edit: Edit, wanted: str) -> bool:
     """Whether `edit` is a step on a shortest way, counted in lexemes, from what stands to what was wanted.
 
-    An edit that does a part of what was wanted at a place does, one that does more than that, or another thing, does not. Blanks are a
-    formatter's: they count for nothing.
+    An edit that does a part of what was wanted at a place does, one that does more than that, or another thing, does not. Blanks and the
+    order of imported names are a formatter's: they count for nothing.
     """
     then = f"{now[: edit.start]}{edit.text}{now[edit.end :]}"
     a, b, c = (_signs(text) for text in (now, then, wanted))
@@ -58,7 +66,12 @@ def line_at(text: str, at: int) -> str:
 
 
 def _signs(text: str) -> list[str]:
-    return [sign for lexeme in lex(text) if (sign := lexeme.strip())]
+    return [sign for lexeme in lex(_IMPORTED.sub(_in_order, text)) if (sign := lexeme.strip())]
+
+
+def _in_order(imported: re.Match[str]) -> str:
+    before, names = imported["before"] or imported["line"], imported["names"] or imported["in_line"]
+    return before + ", ".join(sorted(name for part in names.split(",") if (name := part.strip())))
 
 
 def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, int, int, int]]:

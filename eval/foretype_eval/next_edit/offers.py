@@ -12,7 +12,7 @@ from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
 
-__all__ = ["Offer", "Predictor", "Rules"]
+__all__ = ["Offer", "Predictor", "Rules", "usual_wait_s"]
 
 _ORIGINS: Final = 3
 _NOWHERE: Final = RememberedEdit("", "", "", "")
@@ -47,11 +47,20 @@ class Predictor(Protocol):
 
     def changed(self, path: str, change: Change) -> None: ...
 
+    def wait_s(self, *, in_line: bool) -> float:
+        """How long it waits after the last change; `in_line` while the cursor stands in the line of that."""
+        ...
+
     def next(self, path: str, cursor: int) -> Offer | None:
-        """What is offered to somebody who stands at `cursor` and has stopped typing."""
+        """What is offered to somebody who stands at `cursor` and has stopped typing for so long."""
         ...
 
     def refused(self, offer: Offer) -> None: ...
+
+
+def usual_wait_s(*, in_line: bool, eagerness: Eagerness = Eagerness.MEDIUM) -> float:
+    """The language server's wait for somebody who has refused and accepted nothing yet."""
+    return Pace().wait_s(0.0, 0.0, eagerness=eagerness, in_line=in_line)
 
 
 class Rules:
@@ -72,6 +81,9 @@ class Rules:
         self._open[path].changed(change)
         if not change.accepted:
             self._changed = [path, *(one for one in self._changed if one != path)][:_ORIGINS]
+
+    def wait_s(self, *, in_line: bool) -> float:
+        return usual_wait_s(in_line=in_line, eagerness=self._eagerness)
 
     def next(self, path: str, cursor: int) -> Offer | None:
         found = self._open[path].next(cursor)

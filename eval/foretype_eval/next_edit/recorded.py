@@ -1,6 +1,6 @@
 """A recorded session: what would have been offered while somebody worked, and what they did then.
 
-Asked after every change that was followed by quiet, as the server waits until a burst has settled. Nothing is taken: the session goes on
+Asked after every change that was followed by quiet, as long as the server waits. Nothing is taken: the session goes on
 as it was. What is shown is right if, the next time the place that it names is edited, the text comes to what it said or is on a shortest
 way there; wrong if the place becomes another thing, or nothing comes of it within ten minutes or before the recording ends. It is counted
 once, however long it stands.
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
 from foretype_context.edits.followed import Change, applied
-from foretype_context.edits.next_edit import SETTLED_S
+from foretype_context.edits.pace import is_in_line
 from foretype_context.text.document import Edit
 
 from foretype_eval.next_edit.changes import around_place, leads_to, line_at
@@ -28,8 +28,6 @@ from foretype_eval.replay.edit_events import Changed, Loaded, Recording
 __all__ = ["Session"]
 
 _HORIZON_S: Final = 600.0
-_TYPING_S: Final = 1.0
-"""As the server waits where the cursor stands at the last key."""
 _DRAWN_S: Final = 0.1
 """From a settled text to something on the screen: what comes and goes within it was never shown."""
 _DONE_SHOWN: Final = 3
@@ -137,9 +135,10 @@ class Session:
                 self._judge(document, shown, now)
 
     def _due_s(self, last: Changed) -> float:
-        """When something would be seen: who stands where they typed may be typing yet."""
-        typing = last.edits and self._open[last.path].cursor == last.edits[-1].start + len(last.edits[-1].text)
-        return last.time_s + (_TYPING_S if typing else SETTLED_S) + _DRAWN_S
+        """When something would be seen."""
+        document = self._open[last.path]
+        in_line = bool(last.edits) and is_in_line(document.text, last.edits[-1], document.cursor)
+        return last.time_s + self._predictor.wait_s(in_line=in_line) + _DRAWN_S
 
     def _ask(self, path: str, at_s: float) -> None:
         document = self._open[path]

@@ -36,7 +36,7 @@ def peer(
     systems: Annotated[
         str, typer.Option(help="Of llama_vim, foretype_network, foretype, foretype_llama_cpp.")
     ] = ",".join(SYSTEMS),
-    layout: Annotated[str | None, typer.Option(help="Of foretype_llama_cpp; default what its gateway says.")] = None,
+    layout: Annotated[str | None, typer.Option(help="Of our prompts; default what the gateway says.")] = None,
     places: Annotated[
         int | None, typer.Option(min=0, max=16, help="Places per file that foretype_llama_cpp remembers.")
     ] = None,

@@ -54,7 +54,8 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
         from_minute, minutes: the part of the recording that is typed; what stood before is read at its beginning.
         systems: of `llama_vim`, `foretype` (the product), `foretype_network` (the product without its local candidate), and
             `foretype_llama_cpp` (the same over llama.cpp's server).
-        layout, places: of that one's prompts, in place of what its gateway says; earlier places per file that are remembered.
+        layout: of our prompts, in place of what the gateway says.
+        places: earlier places per file that `foretype_llama_cpp` remembers.
         slots: of llama.cpp's server; 0 for as many as it makes by itself.
         own_sampling: llama.vim's random sampling instead of the likeliest token.
         threads: of llama.cpp; 0 for as many as the embedded engine takes by itself, half of the cores.
@@ -221,7 +222,7 @@ def _llama_vim(server: LlamaServer, loop: VirtualLoop, options: PeerOptions) -> 
 
 def _foretype(side: LiveGateway, loop: VirtualLoop, options: PeerOptions, system: str) -> Made:
     gateway = CountingGateway(side.ask, side.profile, loop)
-    planner = side.assembler(None)
+    planner = side.assembler(options.layout)
     flow = CompletionFlow(
         gateway,
         lambda _: planner,

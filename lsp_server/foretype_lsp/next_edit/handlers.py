@@ -195,11 +195,15 @@ class NextEditing:
     async def _answer(self, asked_as: str, held: Open, position: Position, superseded: asyncio.Future[None]) -> _Answer:
         document, version = held.document, held.document.version
         uri, cursor = document.uri, held.offset_at(position)
-        chained, typing = self._tracking.follows_acceptance(uri), self._tracking.is_at_last_change(uri, cursor)
-        quiet_s = self._tracking.since_change(uri)
-        await asyncio.wait(
-            (superseded,), timeout=self._pace.wait_s(quiet_s, self._clock(), chained=chained, typing=typing)
+        chained = self._tracking.follows_acceptance(uri)
+        wait_s = self._pace.wait_s(
+            self._tracking.since_change(uri),
+            self._clock(),
+            eagerness=self._settings.options.next_edit.eagerness,
+            chained=chained,
+            in_line=self._tracking.is_in_typed_line(uri, cursor),
         )
+        await asyncio.wait((superseded,), timeout=wait_s)
         if superseded.done():
             return _nothing()
         found = await self._tracking.next(document, cursor)

@@ -14,6 +14,7 @@ from foretype_context.edits.bursts import Burst
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.followed import MAX_CHARS, Change, Followed
 from foretype_context.edits.next_edit import NextEdit
+from foretype_context.edits.pace import is_in_line
 from foretype_context.text.document import Document, Edit
 
 from foretype_lsp.documents.documents import HeldText
@@ -90,12 +91,12 @@ class Tracking:
         tracked = self._all.get(uri)
         return tracked is not None and tracked.accepted_s == tracked.changed_s > float("-inf")
 
-    def is_at_last_change(self, uri: str, offset: int) -> bool:
-        """Whether a place touches what was changed last: the user may still be typing there."""
+    def is_in_typed_line(self, uri: str, offset: int) -> bool:
+        """Whether a place stands in the line that was changed last: it may not be finished."""
         tracked = self._all.get(uri)
         if tracked is None or (last := tracked.last) is None or self.follows_acceptance(uri):
             return False
-        return last.start <= offset <= last.start + len(last.text)
+        return is_in_line(tracked.document.text, last, offset)
 
     def typed_in(self, *, but: str) -> list[str]:
         """Other documents that were typed in lately, the last one first."""
