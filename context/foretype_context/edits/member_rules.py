@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from foretype_context.edits.walking import node_kinds
+
 __all__ = ["MEMBERS", "MemberRules"]
 
 
@@ -42,56 +44,52 @@ class MemberRules:
     own_self: frozenset[str] = frozenset()
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 _PYTHON: Final = MemberRules(
-    declares=_set("function_definition.name assignment.left"),
-    bare=_set("function_definition.name assignment.left"),
-    accesses=_set("attribute.attribute"),
+    declares=node_kinds("function_definition.name assignment.left"),
+    bare=node_kinds("function_definition.name assignment.left"),
+    accesses=node_kinds("attribute.attribute"),
     objects=("object",),
-    selves=_set("self cls"),
-    classes=_set("class_definition"),
+    selves=node_kinds("self cls"),
+    classes=node_kinds("class_definition"),
 )
 _JAVASCRIPT: Final = MemberRules(
-    declares=_set(
+    declares=node_kinds(
         "method_definition.name field_definition.property public_field_definition.name method_signature.name "
         "abstract_method_signature.name required_parameter.pattern"
     ),
-    bare=_set("required_parameter.pattern"),
-    accesses=_set("member_expression.property"),
+    bare=node_kinds("required_parameter.pattern"),
+    accesses=node_kinds("member_expression.property"),
     objects=("object",),
-    selves=_set("this"),
-    classes=_set("class_declaration class abstract_class_declaration"),
-    own_self=_set("function_declaration function_expression generator_function generator_function_declaration"),
+    selves=node_kinds("this"),
+    classes=node_kinds("class_declaration class abstract_class_declaration"),
+    own_self=node_kinds("function_declaration function_expression generator_function generator_function_declaration"),
 )
 _JAVA: Final = MemberRules(
-    declares=_set("method_declaration.name variable_declarator.name"),
-    bare=_set("variable_declarator.name"),
-    accesses=_set("field_access.field method_invocation.name method_reference"),
+    declares=node_kinds("method_declaration.name variable_declarator.name"),
+    bare=node_kinds("variable_declarator.name"),
+    accesses=node_kinds("field_access.field method_invocation.name method_reference"),
     objects=("object",),
-    selves=_set("this"),
-    classes=_set("class_declaration enum_declaration interface_declaration record_declaration"),
+    selves=node_kinds("this"),
+    classes=node_kinds("class_declaration enum_declaration interface_declaration record_declaration"),
     typed=True,
 )
 _GO: Final = MemberRules(
-    declares=_set("method_declaration.name field_declaration.name"),
-    accesses=_set("selector_expression.field"),
+    declares=node_kinds("method_declaration.name field_declaration.name"),
+    accesses=node_kinds("selector_expression.field"),
     objects=("operand",),
-    keys=_set("literal_element"),
+    keys=node_kinds("literal_element"),
     selves=frozenset(),
-    classes=_set("type_spec"),
+    classes=node_kinds("type_spec"),
     parted=True,
     typed=True,
 )
 _RUST: Final = MemberRules(
-    declares=_set("field_declaration.name function_item.name enum_variant.name"),
-    accesses=_set("field_expression.field scoped_identifier.name"),
+    declares=node_kinds("field_declaration.name function_item.name enum_variant.name"),
+    accesses=node_kinds("field_expression.field scoped_identifier.name"),
     objects=("value", "path"),
-    keys=_set("field_initializer.field"),
-    selves=_set("self Self"),
-    classes=_set("struct_item enum_item impl_item"),
+    keys=node_kinds("field_initializer.field"),
+    selves=node_kinds("self Self"),
+    classes=node_kinds("struct_item enum_item impl_item"),
     parted=True,
     typed=True,
 )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from foretype_context.edits.walking import node_kinds
+
 __all__ = ["RULES", "NameRules"]
 
 
@@ -49,126 +51,122 @@ class NameRules:
     shorthands: frozenset[str] = frozenset()
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 _PYTHON: Final = NameRules(
-    names=_set("identifier"),
-    declares=_set(
+    names=node_kinds("identifier"),
+    declares=node_kinds(
         "parameters lambda_parameters default_parameter.name typed_parameter typed_default_parameter.name assignment.left "
         "augmented_assignment.left for_statement.left for_in_clause.left named_expression.name as_pattern_target"
     ),
-    declares_outside=_set("function_definition.name class_definition.name"),
-    patterns=_set("pattern_list tuple_pattern list_pattern list_splat_pattern dictionary_splat_pattern"),
-    others=_set("attribute.attribute keyword_argument.name"),
-    poisons=_set(
+    declares_outside=node_kinds("function_definition.name class_definition.name"),
+    patterns=node_kinds("pattern_list tuple_pattern list_pattern list_splat_pattern dictionary_splat_pattern"),
+    others=node_kinds("attribute.attribute keyword_argument.name"),
+    poisons=node_kinds(
         "global_statement nonlocal_statement class_pattern dotted_name aliased_import.alias keyword_pattern splat_pattern "
         "type_parameter"
     ),
-    scopes=_set(
+    scopes=node_kinds(
         "module function_definition class_definition lambda list_comprehension set_comprehension dictionary_comprehension "
         "generator_expression"
     ),
-    functions=_set(
+    functions=node_kinds(
         "module function_definition class_definition lambda list_comprehension set_comprehension dictionary_comprehension "
         "generator_expression"
     ),
-    members=_set("class_definition"),
-    unseen=_set("class_definition"),
+    members=node_kinds("class_definition"),
+    unseen=node_kinds("class_definition"),
 )
 _JAVASCRIPT: Final = NameRules(
-    names=_set("identifier type_identifier shorthand_property_identifier shorthand_property_identifier_pattern"),
-    declares=_set(
+    names=node_kinds("identifier type_identifier shorthand_property_identifier shorthand_property_identifier_pattern"),
+    declares=node_kinds(
         "formal_parameters variable_declarator.name catch_clause.parameter arrow_function.parameter required_parameter.pattern "
         "optional_parameter.pattern function_expression.name for_in_statement.left"
     ),
-    declares_outside=_set(
+    declares_outside=node_kinds(
         "function_declaration.name generator_function_declaration.name class_declaration.name enum_declaration.name "
         "abstract_class_declaration.name interface_declaration.name type_alias_declaration.name"
     ),
-    patterns=_set(
+    patterns=node_kinds(
         "object_pattern array_pattern pair_pattern.value assignment_pattern.left object_assignment_pattern.left rest_pattern"
     ),
-    others=_set("property_signature.name namespace_import_name nested_type_identifier.name"),
-    poisons=_set(
+    others=node_kinds("property_signature.name namespace_import_name nested_type_identifier.name"),
+    poisons=node_kinds(
         "import_specifier.name import_specifier.alias import_clause namespace_import export_specifier.name export_specifier.alias "
         "class.name internal_module.name function_signature.name import_require_clause import_alias with_statement.object decorator type_parameter.name "
         "infer_type mapped_type_clause.name"
     ),
-    scopes=_set(
+    scopes=node_kinds(
         "program function_declaration function_expression arrow_function method_definition generator_function_declaration "
         "generator_function statement_block for_statement for_in_statement catch_clause switch_body class_static_block"
     ),
-    functions=_set(
+    functions=node_kinds(
         "program function_declaration function_expression arrow_function method_definition generator_function_declaration "
         "generator_function class_static_block"
     ),
-    bodies=_set("statement_block"),
-    hoisted=_set("variable_declaration"),
-    shorthands=_set("shorthand_property_identifier shorthand_property_identifier_pattern"),
+    bodies=node_kinds("statement_block"),
+    hoisted=node_kinds("variable_declaration"),
+    shorthands=node_kinds("shorthand_property_identifier shorthand_property_identifier_pattern"),
 )
 _GO: Final = NameRules(
-    names=_set("identifier"),
-    declares=_set(
+    names=node_kinds("identifier"),
+    declares=node_kinds(
         "parameter_declaration.name variadic_parameter_declaration.name short_var_declaration.left var_spec.name const_spec.name "
         "type_switch_statement.alias range_clause.left"
     ),
-    declares_outside=_set("function_declaration.name"),
-    patterns=_set("expression_list literal_element"),
-    poisons=_set("keyed_element.key receive_statement.left dot"),
-    scopes=_set(
+    declares_outside=node_kinds("function_declaration.name"),
+    patterns=node_kinds("expression_list literal_element"),
+    poisons=node_kinds("keyed_element.key receive_statement.left dot"),
+    scopes=node_kinds(
         "source_file function_declaration method_declaration func_literal block if_statement for_statement expression_switch_statement "
         "type_switch_statement expression_case type_case default_case communication_case"
     ),
-    functions=_set("source_file function_declaration method_declaration func_literal"),
-    bodies=_set("block"),
-    before=_set("range_clause.right"),
+    functions=node_kinds("source_file function_declaration method_declaration func_literal"),
+    bodies=node_kinds("block"),
+    before=node_kinds("range_clause.right"),
 )
 _JAVA: Final = NameRules(
-    names=_set("identifier type_identifier"),
-    declares=_set(
+    names=node_kinds("identifier type_identifier"),
+    declares=node_kinds(
         "formal_parameter.name variable_declarator.name catch_formal_parameter.name enhanced_for_statement.name resource.name "
         "inferred_parameters lambda_expression.parameters class_declaration.name interface_declaration.name enum_declaration.name "
         "record_declaration.name annotation_type_declaration.name"
     ),
-    others=_set(
+    others=node_kinds(
         "method_invocation.name field_access.field method_declaration.name element_value_pair.key scoped_identifier.name "
         "scoped_identifier.scope labeled_statement break_statement continue_statement enum_constant.name method_reference "
         "import_declaration package_declaration scoped_type_identifier"
     ),
-    poisons=_set("instanceof_expression.name type_pattern record_pattern_component switch_label type_parameter"),
-    scopes=_set(
+    poisons=node_kinds("instanceof_expression.name type_pattern record_pattern_component switch_label type_parameter"),
+    scopes=node_kinds(
         "program class_body interface_body enum_body method_declaration constructor_declaration block for_statement "
         "enhanced_for_statement lambda_expression catch_clause try_with_resources_statement switch_block record_declaration"
     ),
-    functions=_set(
+    functions=node_kinds(
         "program class_body interface_body enum_body method_declaration constructor_declaration lambda_expression"
     ),
-    bodies=_set("block constructor_body"),
-    members=_set("class_body interface_body enum_body record_declaration"),
+    bodies=node_kinds("block constructor_body"),
+    members=node_kinds("class_body interface_body enum_body record_declaration"),
 )
 _RUST: Final = NameRules(
-    names=_set("identifier type_identifier"),
-    declares=_set(
+    names=node_kinds("identifier type_identifier"),
+    declares=node_kinds(
         "parameter.pattern let_declaration.pattern closure_parameters for_expression.pattern struct_item.name enum_item.name "
         "type_item.name trait_item.name union_item.name"
     ),
-    declares_outside=_set("function_item.name const_item.name static_item.name"),
-    patterns=_set("tuple_pattern mut_pattern reference_pattern ref_pattern slice_pattern"),
-    others=_set("label enum_variant.name scoped_type_identifier.name"),
-    poisons=_set(
+    declares_outside=node_kinds("function_item.name const_item.name static_item.name"),
+    patterns=node_kinds("tuple_pattern mut_pattern reference_pattern ref_pattern slice_pattern"),
+    others=node_kinds("label enum_variant.name scoped_type_identifier.name"),
+    poisons=node_kinds(
         "match_pattern let_condition.pattern captured_pattern tuple_struct_pattern struct_pattern field_pattern or_pattern "
         "scoped_identifier.name use_list use_declaration.argument use_as_clause.alias macro_invocation.macro "
         "macro_definition.name token_binding_pattern scoped_use_list.path type_parameter.name token_tree"
     ),
-    scopes=_set(
+    scopes=node_kinds(
         "source_file function_item closure_expression block for_expression match_arm if_expression while_expression impl_item mod_item"
     ),
-    functions=_set("source_file function_item closure_expression"),
-    bodies=_set("block"),
-    before=_set("for_expression.value"),
-    shorthands=_set("shorthand_field_initializer"),
+    functions=node_kinds("source_file function_item closure_expression"),
+    bodies=node_kinds("block"),
+    before=node_kinds("for_expression.value"),
+    shorthands=node_kinds("shorthand_field_initializer"),
 )
 
 RULES: Final = MappingProxyType(

@@ -9,65 +9,27 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from foretype_context.edits.offsets import byte_of, char_of
+from foretype_context.edits.walking import node_kinds
 
 __all__ = ["Touched", "is_redefined"]
 
 _LATELY_S: Final = 60.0
 """Between both: who changed a value long ago has renamed what holds it since."""
-_DECLARATIONS: Final = frozenset(
-    [
-        "assignment",
-        "assignment_expression",
-        "variable_declarator",
-        "short_var_declaration",
-        "var_spec",
-        "const_spec",
-        "let_declaration",
-        "const_item",
-        "static_item",
-        "named_expression",
-        "as_pattern",
-        "for_statement",
-        "for_in_clause",
-        "for_in_statement",
-        "enhanced_for_statement",
-        "for_expression",
-        "range_clause",
-        "resource",
-        "default_parameter",
-        "typed_parameter",
-        "typed_default_parameter",
-        "required_parameter",
-        "optional_parameter",
-        "formal_parameter",
-        "parameter_declaration",
-        "parameter",
-        "field_declaration",
-        "field_definition",
-        "public_field_definition",
-        "property_signature",
-    ]
+_DECLARATIONS: Final = node_kinds(
+    "assignment assignment_expression variable_declarator short_var_declaration var_spec const_spec let_declaration "
+    "const_item static_item named_expression as_pattern for_statement for_in_clause for_in_statement "
+    "enhanced_for_statement for_expression range_clause resource default_parameter typed_parameter typed_default_parameter "
+    "required_parameter optional_parameter formal_parameter parameter_declaration parameter field_declaration "
+    "field_definition public_field_definition property_signature function_definition function_declaration "
+    "method_definition method_declaration function_item"
 )
-_NAMES: Final = frozenset(
-    [
-        "identifier",
-        "property_identifier",
-        "field_identifier",
-        "expression_list",
-        "pattern_list",
-        "tuple_pattern",
-        "mut_pattern",
-        "as_pattern_target",
-        "attribute",
-        "member_expression",
-        "selector_expression",
-        "field_expression",
-        "field_access",
-        "variable_declarator_id",
-    ]
+_NAMES: Final = node_kinds(
+    "identifier property_identifier field_identifier expression_list pattern_list tuple_pattern mut_pattern "
+    "as_pattern_target attribute member_expression selector_expression field_expression field_access "
+    "variable_declarator_id"
 )
 """Between a name and what declares it."""
-_PARTS: Final = ("value", "right")
+_PARTS: Final = ("value", "right", "parameters", "return_type", "result")
 _WORD: Final = re.compile(r"\w+")
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-__all__ = ["OCCURRENCES_MAX", "TreeStep", "down", "end_around", "is_within", "place_of", "words"]
+__all__ = ["OCCURRENCES_MAX", "TreeStep", "down", "end_around", "is_within", "node_kinds", "place_of", "words"]
 
 OCCURRENCES_MAX: Final = 300
 """Of one name in a file; what is named oftener is not followed, for that would take too long between two keys."""
@@ -72,3 +72,8 @@ def is_within(place: tuple[str, str | None], places: frozenset[str]) -> bool:
     """Whether a place is one of `places`: `parent` or `parent.field`."""
     parent, field = place
     return parent in places or f"{parent}.{field}" in places
+
+
+def node_kinds(text: str) -> frozenset[str]:
+    """Kinds of nodes, or places of them, between blanks: how the tables of the languages are written."""
+    return frozenset(text.split())

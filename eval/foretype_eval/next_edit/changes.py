@@ -18,11 +18,11 @@ _ALIKE: float = 0.4
 _NEAR_CHARS = 1
 """Two edits with so little between them are one edit to a developer."""
 _IMPORTED: Final = re.compile(
-    r"(?P<before>\bimport[ \t]*(?:type[ \t]*)?[({])(?P<names>[\w\s,]+)(?=[)}])"
+    r"(?P<before>\bimport[ \t]*(?:type[ \t]*)?[({])(?P<names>(?:[\w\s,]|#[^\n]*)+)(?=[)}])"
     r"|(?P<line>^[ \t]*from[ \t]+[\w.]+[ \t]+import[ \t]+)(?P<in_line>[\w \t,]+)$",
     re.MULTILINE,
 )
-"""Names between commas, as Python and JavaScript import them; with `as` and comments in between they are left as they are."""
+"""Names between commas, as Python and JavaScript import them; with `as` in between they are left as they are."""
 _LINES_BELOW = 3
 """A place to go to is right if something is to be done on its line, or on so many below: a call may go on there."""
 
@@ -71,7 +71,8 @@ def _signs(text: str) -> list[str]:
 
 def _in_order(imported: re.Match[str]) -> str:
     before, names = imported["before"] or imported["line"], imported["names"] or imported["in_line"]
-    return before + ", ".join(sorted(name for part in names.split(",") if (name := part.strip())))
+    parts = re.sub(r"#[^\n]*", "", names).split(",")
+    return before + ", ".join(sorted(name for part in parts if (name := part.strip())))
 
 
 def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, int, int, int]]:
