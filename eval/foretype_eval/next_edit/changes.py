@@ -23,6 +23,8 @@ _IMPORTED: Final = re.compile(
     re.MULTILINE,
 )
 """Names between commas, as Python and JavaScript import them; with `as` in between they are left as they are."""
+_IMPORTS: Final = re.compile(r"(?:^(?:from|import)\b[^\n]*\n)+", re.MULTILINE)
+"""Lines of imports, one below the other."""
 _LINES_BELOW = 3
 """A place to go to is right if something is to be done on its line, or on so many below: a call may go on there."""
 
@@ -41,7 +43,7 @@ def leads_to(now: str, edit: Edit, wanted: str) -> bool:
     """Whether `edit` is a step on a shortest way, counted in lexemes, from what stands to what was wanted.
 
     An edit that does a part of what was wanted at a place does, one that does more than that, or another thing, does not. Blanks and the
-    order of imported names are a formatter's: they count for nothing.
+    order of imports are a formatter's: they count for nothing.
     """
     then = f"{now[: edit.start]}{edit.text}{now[edit.end :]}"
     a, b, c = (_signs(text) for text in (now, then, wanted))
@@ -66,7 +68,10 @@ def line_at(text: str, at: int) -> str:
 
 
 def _signs(text: str) -> list[str]:
-    return [sign for lexeme in lex(_IMPORTED.sub(_in_order, text)) if (sign := lexeme.strip())]
+    text = _IMPORTS.sub(
+        lambda lines: "".join(sorted(lines[0].splitlines(keepends=True))), _IMPORTED.sub(_in_order, text)
+    )
+    return [sign for lexeme in lex(text) if (sign := lexeme.strip())]
 
 
 def _in_order(imported: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ FAR = f"def scale(values, factor):\n    count = len(values)\n{FILL}    return co
 FAR_LINE = 63
 SNIPPETS = {"loop": {"scope": "python", "prefix": "looping", "body": ["for ${1} in ${2}:", "\tpass$0"]}}
 COOL_DOWN_S = 5.5
-SILENT_S = 1.5
+SILENT_S = 3.0
 """Longer than the rules take to answer, where nothing must come."""
 
 
