@@ -101,6 +101,7 @@ def test_an_edit_is_right_that_is_a_step_on_a_shortest_way(edit: Edit, wanted: s
         ("from .a import (  # noqa: X1\n    _old,\n    other,\n)\n", "from .a import (  # noqa: X1\n    other,\n    old,\n)\n"),
         ("import {_old, other} from './a';\n", "import { other, old } from './a';\n"),
         ("from a import _old\nfrom a import other\n", "from a import other\nfrom a import old\n"),
+        ("from a import b\nfrom a import c\nfrom a import _old\nfrom a import x\n", "from a import a\nfrom a import b\nfrom a import c\nfrom a import old\n"),
     ],
 )  # fmt: skip
 def test_the_order_of_imported_names_is_a_formatters(text: str, wanted: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import lex
@@ -17,14 +18,12 @@ _ALIKE: float = 0.4
 """Lines that have less in common were written anew."""
 _NEAR_CHARS = 1
 """Two edits with so little between them are one edit to a developer."""
-_IMPORTED: Final = re.compile(
+_IMPORTED_NAMES: Final = re.compile(
     r"(?P<before>\bimport[ \t]*(?:type[ \t]*)?[({])(?P<names>(?:[\w\s,]|#[^\n]*)+)(?=[)}])"
     r"|(?P<line>^[ \t]*from[ \t]+[\w.]+[ \t]+import[ \t]+)(?P<in_line>[\w \t,]+)$",
     re.MULTILINE,
 )
 """Names between commas, as Python and JavaScript import them; with `as` in between they are left as they are."""
-_IMPORTS: Final = re.compile(r"(?:^(?:from|import)\b[^\n]*\n)+", re.MULTILINE)
-"""Lines of imports, one below the other."""
 _LINES_BELOW = 3
 """A place to go to is right if something is to be done on its line, or on so many below: a call may go on there."""
 
@@ -46,8 +45,8 @@ def leads_to(now: str, edit: Edit, wanted: str) -> bool:
     order of imports are a formatter's: they count for nothing.
     """
     then = f"{now[: edit.start]}{edit.text}{now[edit.end :]}"
-    a, b, c = (_signs(text) for text in (now, then, wanted))
-    return a != b and Levenshtein.distance(a, b) + Levenshtein.distance(b, c) == Levenshtein.distance(a, c)
+    a, b, c = (_read(text) for text in (now, then, wanted))
+    return a != b and _apart(a, b) + _apart(b, c) == _apart(a, c)
 
 
 def around_place(text: str, at: int) -> tuple[int, int]:
@@ -67,17 +66,29 @@ def line_at(text: str, at: int) -> str:
     return text[text.rfind("\n", 0, at) + 1 : len(text) if end < 0 else end].strip()
 
 
-def _signs(text: str) -> list[str]:
-    text = _IMPORTS.sub(
-        lambda lines: "".join(sorted(lines[0].splitlines(keepends=True))), _IMPORTED.sub(_in_order, text)
-    )
-    return [sign for lexeme in lex(text) if (sign := lexeme.strip())]
+class _Read(NamedTuple):
+    """`imports` in no order, and the lexemes of everything else."""
+
+    imports: Counter[str]
+    signs: list[str]
 
 
-def _in_order(imported: re.Match[str]) -> str:
-    before, names = imported["before"] or imported["line"], imported["names"] or imported["in_line"]
-    parts = re.sub(r"#[^\n]*", "", names).split(",")
-    return before + ", ".join(sorted(name for part in parts if (name := part.strip())))
+def _read(text: str) -> _Read:
+    imports = Counter[str]()
+
+    def names(found: re.Match[str]) -> str:
+        before, named = found["before"] or found["line"], found["names"] or found["in_line"]
+        parts = re.sub(r"#[^\n]*", "", named).split(",")
+        imports.update(f"{before} {name}" for part in parts if (name := part.strip()))
+        return "\n"
+
+    rest = _IMPORTED_NAMES.sub(names, text)
+    return _Read(imports, [sign for lexeme in lex(rest) if (sign := lexeme.strip())])
+
+
+def _apart(one: _Read, other: _Read) -> int:
+    gone, come = one.imports - other.imports, other.imports - one.imports
+    return Levenshtein.distance(one.signs, other.signs) + max(gone.total(), come.total())
 
 
 def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, int, int, int]]:
