@@ -172,9 +172,8 @@ class NextEditRules:
                 rename[:2],
                 [Site(edit) for edit in sites_of(rename, root, source, text, self._language)],
             )
-        touched = [one[:2] for one in self._touched]
         for signature in self._signatures_of(root, source, text):
-            yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, touched)
+            yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, self._spans())
         template = self._template(root, source, text)
         places = [] if template is None else places_alike(template, self._language, root, text)
         yield Evidence.LIKE_EDITS, None, places
@@ -214,7 +213,7 @@ class NextEditRules:
             if is_redefined(rename.at, root, source, text, self._touched, {one.new for one in self._free}):
                 continue
             if rename not in self._free:  # asked once: what was renamed since then has the new name too
-                if not is_free(rename, root, source, text, self._language, [one[:2] for one in self._touched]):
+                if not is_free(rename, root, source, text, self._language, self._spans()):
                     continue
                 self._free.append(rename)
             yield rename
@@ -234,7 +233,7 @@ class NextEditRules:
             free = renamed in self._free
             if root is not None and not free:
                 source = burst.after.encode("utf-8", "surrogatepass")
-                free = is_free(renamed, root, source, burst.after, self._language, [one[:2] for one in self._touched])
+                free = is_free(renamed, root, source, burst.after, self._language, self._spans())
                 self._free += [renamed] if free else []
             if free or not self._knows(renamed):
                 self._renames = [renamed, *self._renames][:_DECLARATIONS]
@@ -251,6 +250,9 @@ class NextEditRules:
     def _add(self, signature: Signature | None) -> None:
         if signature is not None and all(signature.at != known.at for known in self._signatures):
             self._signatures = [signature, *self._signatures][:_DECLARATIONS]
+
+    def _spans(self) -> list[tuple[int, int]]:
+        return [(one.start, one.end) for one in self._touched]
 
     def _shift(self, edit: Edit, now_s: float) -> None:
         """Everything that is remembered by its place goes where the edit moves it."""

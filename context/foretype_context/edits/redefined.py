@@ -1,4 +1,4 @@
-"""Whether what was renamed has become another thing: its value or its type was changed as well."""
+"""Whether what was renamed has become another thing: its value, its parameters or what it returns was changed as well."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Touched(NamedTuple):
 def is_redefined(
     at: int, root: Node, source: bytes, text: str, touched: Sequence[Touched], renamed: Collection[str]
 ) -> bool:
-    """Whether the value or the type of what is declared by the name at character `at` was edited at about the time of that name.
+    """Whether the value, parameters or returned type of what is declared at character `at` were edited at about the time of its name.
 
     What was typed at once with the name, as new code is, does not count.
 
@@ -69,6 +69,7 @@ def is_redefined(
 
 
 def _parts(root: Node, at: int) -> list[tuple[int, int]]:
+    """In bytes: what makes the thing that the name at `at` declares."""
     node = root.descendant_for_byte_range(at, at)
     while node is not None and node.type not in _DECLARATIONS:
         node = node.parent if node.type in _NAMES else None
