@@ -344,7 +344,8 @@ def main():
     parser.add_argument("--rest-s", type=float, default=REST_S, help="rest on the line before it is typed")
     options = parser.parse_args()
     taken = []
-    with tempfile.TemporaryDirectory() as name, collector() as (spans, tracing):
+    # An editor that was told to end may write for another moment.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, collector() as (spans, tracing):
         os.environ.update(tracing)  # the gateway's, and the language server's through its editor
         with BACKENDS[options.engine](Path(name)) as backend:
             editor = EDITORS[options.editor](Path(name), backend, options.rest_s)
