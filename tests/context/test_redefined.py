@@ -28,7 +28,7 @@ def test_what_has_got_another_value_as_well_is_another_thing(what: str, first: s
     at = re.search(rf"\b{old}\b", text)
     assert at is not None
     editor = Editor(text, language)
-    place = text.index(value, at.start() if what != "what is opened" else 0)
+    place = text.index(value)
     edits = [Edit(at.start(), at.end(), new), Edit(place, place + len(value), other)]
     changes = edits if first == "name" else edits[::-1]
     moved = len(changes[0].text) - (changes[0].end - changes[0].start)

@@ -17,6 +17,7 @@ from tree_sitter import Node
 from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.edits.elsewhere import OtherFile, Site
 from foretype_context.edits.imports import imported
+from foretype_context.edits.member_rules import MEMBERS
 from foretype_context.edits.members import (
     Member,
     is_member_free,
@@ -41,7 +42,7 @@ __all__ = ["Rename", "elsewhere_of", "is_free", "is_seen_elsewhere", "rename_in"
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
-_CONVENTIONS: Final = frozenset({"self", "cls"})
+_SELVES: Final = MEMBERS["python"].selves
 """Who gives such a parameter another name makes the function another one."""
 
 
@@ -68,7 +69,7 @@ def rename_in(burst: Burst) -> Rename | None:
         tail += 1
     old = burst.before[start - head : end + tail]
     new = burst.after[start - head : start + len(text) + tail]
-    if old == new or max(len(old), len(new)) > _NAME_CHARS_MAX or old in _CONVENTIONS:
+    if old == new or max(len(old), len(new)) > _NAME_CHARS_MAX or old in _SELVES:
         return None
     if _NAME.fullmatch(old) is None or _NAME.fullmatch(new) is None or not new.strip("_"):
         return None
