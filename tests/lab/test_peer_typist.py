@@ -14,6 +14,7 @@ from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.config.load import load_config
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_client.flow.suggestion import Origin, Suggestion
+from foretype_context.errors import ProfileError
 from foretype_context.grammars.grammar import grammar
 from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
@@ -311,6 +312,15 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     path.write_text('{"systems": {"a": {}}}')
     with pytest.raises(PeerResultError, match=r"one\.json"):
         write_page(page, [path], counters=None, parity=[])
+
+
+def test_a_layout_that_the_weights_lack_ends_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(options: PeerOptions, **_: object) -> None:
+        raise ProfileError(f"layout: {options.layout!r} is not one of spm")
+
+    monkeypatch.setattr("foretype_lab.peer.command.run_peer", lacking)
+    done = CliRunner().invoke(bench, ["peer", str(tmp_path), "--layout", "nonsense"])
+    assert done.exit_code == 2 and "'nonsense' is not one of spm" in done.output and "Traceback" not in done.output
 
 
 def test_our_gateway_before_llama_cpps_server_has_the_layout_and_places_that_are_asked_for(tmp_path: Path) -> None:

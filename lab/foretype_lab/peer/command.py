@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from foretype_context.errors import ProfileError
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
@@ -85,6 +86,7 @@ def peer(
         ArtifactError,
         GgufError,
         GatewayGoneError,
+        ProfileError,
         OSError,
     ) as error:
         fail(str(error))

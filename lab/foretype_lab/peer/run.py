@@ -86,6 +86,7 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
     Raises:
         GgufError: the vocabulary is none.
         LlamaServerError: the peer is not built, or failed; the message says what to do.
+        ProfileError: the weights have no such layout.
         RecordingError, RepositoryError, GatewayGoneError, OSError: with what is wrong.
     """
     if options.vocabulary is None:
