@@ -68,7 +68,6 @@ THROUGH = {
     "foretype_lab.adaptive": "lab/test_adaptive_fit.py",
     "foretype_lab.fleet_ways": "fleet/test_bench.py",
     "foretype_lab.other_engines": "vllm/test_benches.py",
-    "foretype_lab.peer": "lab/test_peer_typist.py",
     "foretype_lab.prefill": "lab/test_prefill_measure.py",
     "foretype_lab.retrieval": "lab/test_retrieval_bench.py",
     "foretype_lab.training": "lab/test_model_commands.py",
