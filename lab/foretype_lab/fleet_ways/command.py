@@ -24,6 +24,12 @@ def fleet(
         str, typer.Option(help="What the replica spawns in place of the real vLLM of `make vllm-env`.")
     ] = "",
     keys: Annotated[int, typer.Option(min=1, help="Measured of each way.")] = 200,
+    kills: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Kill a replica so many times, after the keys: when is it left, and its successor asked?"
+        ),
+    ] = 0,
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """First token of one replica under Ray: direct, through gateway and directory, through HAProxy and through Ray's proxy."""
@@ -31,7 +37,7 @@ def fleet(
         from foretype_lab.fleet_ways.measure import WaysOptions, run_ways
     except ModuleNotFoundError as error:
         fail(f"{error.name} is not installed here: pip install 'foretype[fleet]'")
-    options = WaysOptions(engine=tuple(shlex.split(engine)), keys=keys, seed=seed)
+    options = WaysOptions(engine=tuple(shlex.split(engine)), keys=keys, kills=kills, seed=seed)
     try:
         with progress_bars() as progress:
             result = uvloop.run(run_ways(options, progress=progress))
@@ -55,5 +61,7 @@ def _print(result: dict[str, Any]) -> None:
     phases = ", ".join(f"{name} {seconds:g}" for name, seconds in result["start_phases_s"].items())
     screen.print(f"up in {result['up_s']} s; seconds of the replica's start: {phases}")
     screen.print("MiB: " + ", ".join(f"{name} {mib}" for name, mib in result["memory_mib"].items()))
+    for name, row in result["coming_ms"].items():
+        screen.print(f"{name.replace('_', ' ')}: p50 {row['p50']:.0f} ms, most {row['max']:.0f} ms, of {row['n']}")
     if result["missing"]:
         screen.print(f"not installed here: {', '.join(result['missing'])}")

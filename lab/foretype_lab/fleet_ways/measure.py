@@ -21,6 +21,7 @@ from foretype_eval.latency.workload import sites
 from foretype_eval.load.recorder import percentiles_ms
 from foretype_wire.messages import Complete
 
+from foretype_lab.fleet_ways.coming import Coming
 from foretype_lab.fleet_ways.places import gateway_profile, haproxy, running_fleet, vllm_command
 
 __all__ = ["WaysOptions", "run_ways"]
@@ -38,10 +39,12 @@ class WaysOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         engine: what the replica spawns; the real vLLM where it is empty.
         keys: measured of each way.
+        kills: of a replica, each waited for until its successor is asked; 0 measures no coming and going.
     """
 
     engine: tuple[str, ...] = ()
     keys: int = 200
+    kills: int = 0
     seed: int = 0
 
 
@@ -60,12 +63,17 @@ async def run_ways(options: WaysOptions, *, progress: Progress) -> dict[str, Any
                     stack.push_async_callback(engine.close)
             bench = _Ways(gateway, engines, options)
             await bench.measure(progress)
+            memory = fleet.memory_mib()
+            coming = Coming(fleet, gateway.endpoint)
+            if options.kills:
+                await coming.measure(options.kills, progress)
         return {
             "engine": "vLLM" if not options.engine else " ".join(options.engine),
             "up_s": round(fleet.start_s, 1),
             "start_phases_s": fleet.phases,
-            "memory_mib": fleet.memory_mib(),
+            "memory_mib": memory,
             **bench.report(),
+            "coming_ms": coming.report(),
             "missing": [name for name, url in urls.items() if url is None],
         }
 

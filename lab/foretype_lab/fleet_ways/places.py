@@ -43,6 +43,7 @@ port = {directory}
 [[pool]]
 name = "fast"
 revision = "r1"
+max_replicas = 2
 cpus = 0.5
 host = "127.0.0.1"
 drain_s = 5
@@ -118,6 +119,10 @@ class RunningFleet(NamedTuple):
         url = f"{self.directory}{PREFIX}"
         _until(lambda: httpx.get(f"{url}/v1/models", timeout=5.0, trust_env=False).status_code == 200, "Ray's proxy")
         return url
+
+    def command(self, *words: str) -> None:
+        """`foretype fleet` with these words. Raises FleetBenchError with what it said."""
+        _command(self.folder, *words)
 
     def memory_mib(self) -> dict[str, int]:
         """Proportional resident memory of the fleet's processes, by part; the engine is left out."""
