@@ -43,7 +43,7 @@ test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the re
 	@$(BIN)/pytest -q -rs -p no:randomly $(or $(FILES),tests/fleet) $(ARGS)
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
-	@.ci/parts test test-slow test-editors test-vllm test-fleet rehearse $(PARTS)
+	@.ci/parts test test-editors+test-vllm test-slow test-vllm test-fleet rehearse $(PARTS)
 
 setup: $(VENV)/.installed-dev ## Make .venv with everything for development
 
@@ -175,7 +175,7 @@ mutants: $(VENV)/.installed-dev ## Break the code in 275 places, one at a time, 
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
-	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception $(or $(FILES),tests/vllm) -m "vllm and not soak"
+	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception $(or $(FILES),tests/vllm) -m "vllm and not soak" $(ARGS)
 
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER); PROFILES=1 for the profiles of deploy/
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)") $(if $(PROFILES),--profiles)

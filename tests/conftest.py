@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 # A busy machine is no fault of the code.
 BUSY = [HealthCheck.too_slow]
-settings.register_profile("foretype", deadline=None, suppress_health_check=BUSY)
+# Every run draws others: two of them try as many as one of twice the size.
+settings.register_profile("foretype", deadline=None, max_examples=50, suppress_health_check=BUSY)
 # `make mutants`: the same examples for every mutant, none kept for the next, and the first that fails will do.
 settings.register_profile(
     "mutants", deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate]

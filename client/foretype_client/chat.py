@@ -18,7 +18,7 @@ from foretype_client.asking import ask
 from foretype_client.client import Client
 from foretype_client.errors import ChatRefusedError, TokenizerFetchError
 from foretype_client.ports import Endpoint
-from foretype_client.session.connecting import http_base, is_loopback
+from foretype_client.session.connecting import http_base, http_client
 
 __all__ = ["Tiers", "stream_chat"]
 
@@ -82,7 +82,7 @@ async def stream_chat(
     characters = 0
     try:
         async with (
-            httpx.AsyncClient(timeout=timeout, trust_env=not is_loopback(url)) as http,
+            http_client(url, timeout) as http,
             http.stream("POST", url, json=body, headers=headers) as response,
         ):
             if response.status_code != 200:

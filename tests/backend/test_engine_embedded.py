@@ -220,6 +220,7 @@ async def test_capabilities_say_what_is_missing(engine: EmbeddedEngine) -> None:
     assert (capabilities.context_limit_tokens, capabilities.block_tokens, capabilities.model) == (4096, 32, "tiny")
 
 
+@pytest.mark.slow
 async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: Path) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1, nice=3, restart_wait_s=60.0)
     await engine.start()
@@ -240,6 +241,7 @@ async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: P
         await collect(engine, "closed", PROMPT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 async def test_a_stop_of_the_whole_service_leaves_what_runs_to_the_gateway(model: Path, stop: signal.Signals) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1)
@@ -295,6 +297,7 @@ async def test_a_process_that_hangs_is_ended_whoever_stops_to_wait_for_its_end(m
             process.kill()
 
 
+@pytest.mark.slow
 async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1, restart_wait_s=60.0)
     patient = engine._config  # pyright: ignore[reportPrivateUsage]
@@ -313,6 +316,7 @@ async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> N
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_a_model_that_vanished_fails_requests_with_the_reason_until_it_is_back(
     model: Path, tmp_path: Path
 ) -> None:
@@ -344,6 +348,7 @@ async def why_not_ready(engine: EmbeddedEngine) -> str:
     return ""
 
 
+@pytest.mark.slow
 async def test_until_it_is_started_again_the_reason_is_what_ended_it_and_not_what_was_before(
     model: Path, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, Op
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.errors import ModelFileError, PipelineError
 
+pytestmark = pytest.mark.slow  # what the library does: it changes with its version alone
+
 CHUNK = 128
 POOL_BLOCKS = 400
 

@@ -20,7 +20,10 @@ from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.store_watch import DirectoryWatch
 from foretype_lab.postgres import Postgres, available, postgres
 
-pytestmark = pytest.mark.skipif(not available(), reason="no PostgreSQL here: apt-get install postgresql")
+pytestmark = [
+    pytest.mark.skipif(not available(), reason="no PostgreSQL here: apt-get install postgresql"),
+    pytest.mark.slow,
+]
 
 
 class Team:

@@ -138,6 +138,7 @@ class Typing:
                 self.answers += 1
 
 
+@pytest.mark.slow
 async def test_replicas_come_and_go_under_load_and_nothing_is_lost() -> None:
     async with fleet("a") as ours, Typing(ours.world) as typing:
         for name in ("b", "c"):
@@ -168,6 +169,7 @@ async def test_a_replica_that_is_killed_is_out_at_its_first_broken_stream_and_no
         await until(lambda: ours.serving() == {"a", "b"})
 
 
+@pytest.mark.slow
 async def test_a_directory_that_is_away_lies_or_flaps_changes_nothing_that_works(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -23,6 +23,8 @@ from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_models import servers
 
+pytestmark = pytest.mark.slow  # whole processes
+
 QWEN = grammar("qwen2.5-coder")
 CONTROLS = tuple(sorted(QWEN.controls()))
 FILE = "x = '<|fim_middle|>'\n"

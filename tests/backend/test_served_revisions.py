@@ -32,6 +32,8 @@ from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Done
 from msgspec.structs import replace
 
+pytestmark = pytest.mark.slow  # whole processes
+
 RAW = raw("gpt2", described(MARTIAN).controls())
 OTHER = tokenizer_from_bytes(RAW)
 FORETYPE, MARS = grammar("foretype-1"), described(MARTIAN)

@@ -38,6 +38,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
+pytestmark = pytest.mark.slow  # whole processes
+
 BODY = {"prompt": "x = ", "max_tokens": 4}
 
 

@@ -13,6 +13,7 @@ from foretype_context.text.document import Document, Edit
 SOURCE = b"def f(value):\n    return value + 1\n\n\n" * 800
 
 
+@pytest.mark.slow
 def test_what_a_parser_read_is_freed() -> None:
     parser = parser_for("python")
     assert parser is not None
@@ -30,6 +31,7 @@ def test_what_a_parser_read_is_freed() -> None:
     assert kept < len(SOURCE)
 
 
+@pytest.mark.slow
 def test_keys_keep_no_memory() -> None:
     document = Document("file:///a.py", SOURCE.decode(), path="a.py")
     at = len(SOURCE) // 2

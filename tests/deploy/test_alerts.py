@@ -59,14 +59,17 @@ def test_each_alert_has_a_ring_to_expect_and_a_line_what_to_do() -> None:
         assert re.search(rf"^\| `{name}` \| .+ \| .+ \|$", document, re.MULTILINE), name
 
 
+@pytest.mark.slow
 def test_in_a_world_where_everything_is_wrong_each_alert_rings(tmp_path: Path) -> None:
     _hold(tmp_path, _world(wrong=True), RINGS)
 
 
+@pytest.mark.slow
 def test_in_a_world_where_everything_is_well_none_rings(tmp_path: Path) -> None:
     _hold(tmp_path, _world(wrong=False), {})
 
 
+@pytest.mark.slow
 def test_a_short_burst_and_one_that_is_over_wake_nobody(tmp_path: Path) -> None:
     # Of 390 minutes one is bad, a sixtieth of the hour at half of the requests; and an hour of failures ended forty minutes ago.
     burst = _promises("interactive", f"0x386 50x{MINUTES - 387}")

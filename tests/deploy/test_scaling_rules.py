@@ -13,6 +13,8 @@ from foretype_backend.fleet.scaling.options import ScalingOptions
 from foretype_backend.fleet.scaling.policy import ScalingState, decide
 from foretype_backend.fleet.scaling.signals import Signals
 
+pytestmark = pytest.mark.slow  # whole processes
+
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes" / "scaled"
 RULES: dict[str, Any] = yaml.safe_load((FOLDER / "rules.yaml").read_text("utf-8"))["spec"]
 SCALED: dict[str, Any] = yaml.safe_load((FOLDER / "scaling.yaml").read_text("utf-8"))["spec"]

@@ -43,6 +43,7 @@ def inserted(answer):
     return [item.insert_text for item in answer.items] if answer is not None else []
 
 
+@pytest.mark.slow
 async def test_a_file_full_of_control_tokens_is_a_file(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         text = FULL_OF_TOKENS + "def special(name):\n    return "
@@ -118,11 +119,15 @@ def foretype(served, *arguments):
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        (FULL_OF_TOKENS.encode() + b"x = ", f"{FULL_OF_TOKENS.count(chr(10)) + 1}:5"),
-        (MIXED.encode(), "7:12"),
-        (b" " * 1_000_001, "1:1000002"),
+        pytest.param(
+            FULL_OF_TOKENS.encode() + b"x = ",
+            f"{FULL_OF_TOKENS.count(chr(10)) + 1}:5",
+            id="control tokens",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(MIXED.encode(), "7:12", id="mixed line ends"),
+        pytest.param(b" " * 1_000_001, "1:1000002", id="a million blanks"),
     ],
-    ids=["control tokens", "mixed line ends", "a million blanks"],
 )
 def test_the_command_line_completes_odd_files(served, tmp_path, content, place):
     path = tmp_path / "odd.py"

@@ -18,6 +18,8 @@ from context.test_terminal import HOSTILE, acts
 from e2e.test_lsp_context import PROFILE, TOKENIZER
 from foretype_wire.messages import Delta, Done, Finish
 
+pytestmark = pytest.mark.slow  # whole processes
+
 FORETYPE = str(Path(sys.executable).parent / "foretype")
 NAME = "a\x1b]0;owned\x07[red]b\n\u202ec.py"
 

@@ -7,6 +7,8 @@ from e2e.lsp_support import DEADLINE_S, URI, editor, gateway
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
+pytestmark = pytest.mark.slow  # whole processes
+
 SOURCE = "def add(a, b):\n    return a + b\n\n\ndef scale(v):\n    pass\n"
 EXPLAIN, DOCUMENT, COMPLETE = "foretype.chat.explain", "foretype.chat.document", "foretype.chat.completeFunction"
 EDITS = types.WorkspaceClientCapabilities(

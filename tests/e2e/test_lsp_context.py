@@ -14,6 +14,8 @@ from foretype_context.prompt.templates import grammar
 from foretype_wire.messages import Delta, Done, Finish, Profile
 from lsprotocol import types
 
+pytestmark = pytest.mark.slow  # whole processes
+
 TOKENIZER = raw("qwen2", grammar("foretype-1").controls())
 PROFILE = Profile(model="kept", grammar="foretype-1", tokenizer_digest=blake2b(TOKENIZER, digest_size=16).hexdigest())
 CART = "class Basket:\n    def grand_total(self):\n        return 1\n"
@@ -154,7 +156,6 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
     assert "ERROR" not in (tmp_path / "lsp.log").read_text()
 
 
-@pytest.mark.slow
 async def test_a_large_first_index_shows_progress_and_keeps_nobody_waiting(tmp_path):
     root = tmp_path / "large"
     root.mkdir()

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from e2e.lsp_support import DEADLINE_S, editor, gateway, raw_editor
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(180), pytest.mark.slow]
 
 SOURCE = '''import os
 

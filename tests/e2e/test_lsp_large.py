@@ -4,6 +4,8 @@ import psutil
 import pytest
 from e2e.lsp_support import editor, gateway
 
+pytestmark = pytest.mark.slow  # whole processes
+
 LINE = 'value_{:06d} = compute("naïve 😀", {:06d})\n'
 LINES = 12_000_000 // len(LINE.format(0, 0))
 MIDDLE = LINES // 2

@@ -3,8 +3,11 @@
 import asyncio
 import sys
 
+import pytest
 from e2e.lsp_support import DEADLINE_S, INLINE, URI, GatewayProcess, editor, gateway, raw_editor
 from lsprotocol import types
+
+pytestmark = pytest.mark.slow  # whole processes, many of them killed
 
 SOURCE = "def f(a):\n    x = 1\n\ndef g(b):\n    return \n"
 NOWHERE = ("--gateway", "ws://127.0.0.1:9/v1/stream")

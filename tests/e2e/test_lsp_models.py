@@ -18,6 +18,8 @@ from models.file_server import serving as serving_file
 from models.model_server import ModelServer, fills_holes, llama_cpp, ollama, serving
 from pygls.exceptions import JsonRpcException
 
+pytestmark = pytest.mark.slow  # whole processes
+
 LIST, USE = "foretype.models.list", "foretype.models.use"
 NOTHING_GOOD = "[model.min_mean_logprob]\nmid_line = 0.0\nline = 0.0\nblock = 0.0\n"
 
@@ -54,7 +56,6 @@ async def until_model(it, model):
     return status
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_an_editor_lists_models_and_takes_one_while_its_user_types(tmp_path, state):
     tiny = write_tiny_gguf(tmp_path / "tiny-coder.gguf", controls=CONTROLS)
@@ -79,7 +80,6 @@ async def test_an_editor_lists_models_and_takes_one_while_its_user_types(tmp_pat
             assert answered > 10
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_what_cannot_be_taken_is_one_sentence_and_suggestions_go_on(tmp_path, state):
     async with at_work(tmp_path, state) as it:
@@ -93,7 +93,6 @@ async def test_what_cannot_be_taken_is_one_sentence_and_suggestions_go_on(tmp_pa
         assert await it.suggestion(1, 9, kind=1) is not None
 
 
-@pytest.mark.slow  # each by itself: tests/models/test_use_choose.py
 @pytest.mark.timeout(400)
 async def test_every_server_and_file_that_does_not_fit_is_one_sentence_and_suggestions_go_on(
     tmp_path, state, monkeypatch
@@ -141,23 +140,19 @@ class Trouble(NamedTuple):
     breaks_after: tuple[int, ...] = ()
     announced_bytes: int = 0
     data: str = "data"
-    marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
-PATIENT = (pytest.mark.slow,)  # each without an editor, and without waiting: tests/models/test_use_download.py
 TROUBLES = {
-    "no network": Trouble(
-        r"127\.0\.0\.1.* cannot be reached.*check the network", url="http://127.0.0.1:9/file.gguf", marks=PATIENT
-    ),
+    "no network": Trouble(r"127\.0\.0\.1.* cannot be reached.*check the network", url="http://127.0.0.1:9/file.gguf"),
     "a page to log in": Trouble(
-        "a web page came in place of the file", b"<html>Welcome</html>", content_type="text/html", marks=PATIENT
+        "a web page came in place of the file", b"<html>Welcome</html>", content_type="text/html"
     ),
     "half a file": Trouble(
-        r"cannot be reached.*stay, and the next attempt goes on", breaks_after=(1_000_000, *[0] * 20), marks=PATIENT
+        r"cannot be reached.*stay, and the next attempt goes on", breaks_after=(1_000_000, *[0] * 20)
     ),
-    "too large for memory": Trouble("take a smaller one", announced_bytes=900_000_000_000, marks=PATIENT),
+    "too large for memory": Trouble("take a smaller one", announced_bytes=900_000_000_000),
     "a full disk": Trouble("MB free and .* needs .*; make room", data="small"),
-    "nothing may be written": Trouble("cannot be written to", data="file/data", marks=PATIENT),
+    "nothing may be written": Trouble("cannot be written to", data="file/data"),
 }
 
 
@@ -174,7 +169,7 @@ def small_disk(folder):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("trouble", [pytest.param(one, id=name, marks=one.marks) for name, one in TROUBLES.items()])
+@pytest.mark.parametrize("trouble", [pytest.param(one, id=name) for name, one in TROUBLES.items()])
 async def test_a_download_that_fails_is_one_sentence_in_the_editor_and_suggestions_go_on(
     trouble, tmp_path, state, monkeypatch
 ):
@@ -209,7 +204,6 @@ async def test_a_model_that_the_options_name_is_not_chosen_over(tmp_path):
             await command(it, USE, "shipped")
 
 
-@pytest.mark.slow  # the server is looked at every five seconds; tests/backend/test_engine_openai.py has it without waiting
 @pytest.mark.timeout(240)
 async def test_a_server_that_changes_its_model_under_our_feet_is_told_and_not_asked(tmp_path, state):
     tiny = write_tiny_gguf(tmp_path / "tiny-coder.gguf", controls=CONTROLS)

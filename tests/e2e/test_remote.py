@@ -21,6 +21,8 @@ import psutil
 import pytest
 from e2e.lsp_support import DEADLINE_S, SCRIPTED, RawEditor
 
+pytestmark = pytest.mark.slow  # whole processes
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("wire", "client", "context", "retrieval", "lsp_server", "backend", "eval", "models")
 SOURCE = "def total(values):\n    result = \n    return result\n"

@@ -30,6 +30,8 @@ from models.file_server import FileServer
 from models.file_server import serving as serving_file
 from models.model_server import ModelServer, fills_holes, llama_cpp, serving
 
+pytestmark = pytest.mark.slow  # whole processes
+
 TIMEOUT_S = 300
 CONTROLS = (
     "<|endoftext|>",
@@ -166,7 +168,6 @@ async def test_a_gateway_that_nobody_can_find_ends(state: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_a_model_of_the_catalogue_is_fetched_tried_and_served_while_somebody_types(
     state: Path, tmp_path: Path
@@ -265,7 +266,6 @@ def test_weights_that_know_nothing_are_refused(state: Path, tiny: Path) -> None:
     assert not [name for name in os.listdir(state) if name.startswith(".trying-")]
 
 
-@pytest.mark.slow  # it is tried again for 25 s
 def test_no_network_is_one_sentence_and_nothing_changes(state: Path, tmp_path: Path) -> None:
     arguments = ("qwen2.5-coder-0.5b", "--folder", tmp_path / "models", "--state-dir", state)
     said = refused(*arguments, HF_ENDPOINT="https://no-such-host.invalid", NO_PROXY="*")

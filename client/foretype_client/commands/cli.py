@@ -57,7 +57,7 @@ class Commands(TyperGroup):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._registered: dict[str, list[EntryPoint]] = {}
-        for point in sorted(entry_points(group=_GROUP), key=lambda point: not _ours(point)):
+        for point in _sorted_points():
             self._registered.setdefault(point.name, []).append(point)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -121,6 +121,14 @@ def _join(group: Any, other: Any) -> None:
         return own_command(ctx, cmd_name) or other.get_command(ctx, cmd_name)
 
     group.list_commands, group.get_command = names, command
+
+
+def _sorted_points() -> list[EntryPoint]:
+    """Our own first. A distribution's name is in a file that is parsed anew at each look: once for each, then."""
+    points = list(entry_points(group=_GROUP))
+    one_of_each = {id(point.dist): point for point in points}
+    known = {dist: _ours(point) for dist, point in one_of_each.items()}
+    return sorted(points, key=lambda point: not known[id(point.dist)])
 
 
 def _ours(point: EntryPoint) -> bool:

@@ -39,7 +39,7 @@ from foretype_client.commands.shared import (
 from foretype_client.errors import TokenizerFetchError
 from foretype_client.private_gateway.finding import default_state_dir
 from foretype_client.private_gateway.starting import LOG_NAME
-from foretype_client.session.connecting import http_base, is_loopback, without_credentials
+from foretype_client.session.connecting import http_base, http_client, without_credentials
 from foretype_client.session.nearest import Standing
 
 __all__ = ["Finding", "FindingVerdict", "doctor"]
@@ -247,7 +247,7 @@ async def _engine(client: Client) -> Finding:
     """What the gateway says about its engine."""
     url = f"{http_base(client.session.endpoint.url)}/healthz"
     try:
-        async with httpx.AsyncClient(timeout=10.0, trust_env=not is_loopback(url)) as http:
+        async with http_client(url, 10.0) as http:
             response = await http.get(url, headers=client.session.endpoint.headers())
         response.raise_for_status()
         health = msgspec.json.decode(response.content, type=_Health)

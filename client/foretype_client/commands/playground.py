@@ -15,7 +15,7 @@ import httpx
 import msgspec
 import typer
 from foretype_context.terminal import say
-from foretype_wire.credentials import is_loopback, without_credentials
+from foretype_wire.credentials import without_credentials
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 
 from foretype_client.client import open_client
@@ -28,7 +28,7 @@ from foretype_client.commands.shared import (
     errors_told,
 )
 from foretype_client.ports import Endpoint
-from foretype_client.session.connecting import http_base
+from foretype_client.session.connecting import http_base, http_client
 
 __all__ = ["open_page", "page_address", "playground"]
 
@@ -73,7 +73,7 @@ async def page_address(endpoint: Endpoint) -> str:
     if endpoint.token is None:
         return f"{base}/playground"
     try:
-        async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=not is_loopback(endpoint.url)) as http:
+        async with http_client(endpoint.url, _TIMEOUT_S) as http:
             answer = await http.post(f"{http_base(endpoint.url)}/playground/code", headers=endpoint.headers())
         if answer.status_code != 200:
             raise GatewayGoneError(

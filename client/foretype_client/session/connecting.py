@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from foretype_wire.credentials import is_loopback, without_credentials
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
 
-__all__ = ["Backoff", "as_gateway_gone", "check_url", "gateways_in", "http_base", "is_loopback", "without_credentials"]
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = [
+    "Backoff",
+    "as_gateway_gone",
+    "check_url",
+    "gateways_in",
+    "http_base",
+    "http_client",
+    "is_loopback",
+    "without_credentials",
+]
 
 _REFUSED: Final = {
     **dict.fromkeys(
@@ -104,3 +118,20 @@ def as_gateway_gone() -> Generator[None]:
         raise GatewayGoneError(
             f"the gateway cannot be reached: {reason}: does it run, and is its URL right?"
         ) from error
+
+
+def http_client(url: str, timeout: httpx.Timeout | float) -> httpx.AsyncClient:
+    """For a gateway's other doors; `url` may be its WebSocket's too. One on this machine is asked past any proxy."""
+    import httpx  # most editors never need it
+
+    local = is_loopback(url)
+    verify = _certificates() if not local or url.startswith(("https:", "wss:")) else False
+    return httpx.AsyncClient(timeout=timeout, trust_env=not local, verify=verify)
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The authorities that this machine trusts, read once: it takes 40 ms, in which a language server answers no key."""
+    import httpx
+
+    return httpx.create_ssl_context()

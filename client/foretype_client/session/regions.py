@@ -14,7 +14,7 @@ from typing import Final
 from foretype_wire.errors import GatewayGoneError
 
 from foretype_client.ports import Clock, Endpoint
-from foretype_client.session.connecting import http_base, is_loopback, without_credentials
+from foretype_client.session.connecting import http_base, http_client, without_credentials
 from foretype_client.session.nearest import Nearest, Standing
 from foretype_client.session.session import Session
 
@@ -142,7 +142,7 @@ class Regions:
 
         ready = f"{without_credentials(http_base(url))}/readyz"
         try:
-            async with httpx.AsyncClient(timeout=_PROBE_TIMEOUT_S, trust_env=not is_loopback(url)) as http:
+            async with http_client(url, _PROBE_TIMEOUT_S) as http:
                 await http.get(ready)  # pays for the connection
                 asked_s = self._clock()
                 answer = await http.get(ready)

@@ -10,12 +10,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from foretype_wire.credentials import is_loopback, without_credentials
+from foretype_wire.credentials import without_credentials
 from foretype_wire.errors import TokenInClearError
 
 from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
-from foretype_client.session.connecting import http_base
+from foretype_client.session.connecting import http_base, http_client
 
 __all__ = ["MAX_TOKENIZER_BYTES", "TokenizerStore"]
 
@@ -62,7 +62,7 @@ class TokenizerStore:
         shown = without_credentials(url)
         try:
             async with (
-                httpx.AsyncClient(timeout=timeout, trust_env=not is_loopback(url)) as client,
+                http_client(url, timeout) as client,
                 client.stream("GET", url, headers=endpoint.headers()) as response,
             ):
                 if response.status_code != 200:

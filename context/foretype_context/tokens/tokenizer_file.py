@@ -51,12 +51,12 @@ def split_pattern(part: Any) -> str | None:
     return cast("dict[str, str]", split["pattern"]).get("Regex")
 
 
-def _byte_table() -> dict[str, int]:
-    """GPT-2's table from printable characters to bytes."""
+def _byte_table() -> dict[int, str]:
+    """GPT-2's table from the characters that stand for bytes to the characters of these numbers; any other below 256 becomes one above."""
     kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in kept}
-    table |= {chr(256 + at): byte for at, byte in enumerate(byte for byte in range(256) if byte not in kept)}
-    return table
+    others = [byte for byte in range(256) if byte not in kept]
+    table = dict.fromkeys(others, "\uffff") | {byte: chr(byte) for byte in kept}
+    return table | {256 + at: chr(byte) for at, byte in enumerate(others)}
 
 
 def bytes_by_id(
@@ -68,9 +68,13 @@ def bytes_by_id(
     for token, identity in ids.items():
         if token in control_ids:
             continue
-        if byte_level and all(character in table for character in token):
-            result[identity] = bytes(table[character] for character in token)
-        elif len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        if byte_level:
+            try:
+                result[identity] = token.translate(table).encode("latin-1")
+                continue
+            except UnicodeEncodeError:
+                pass  # not written in that table
+        if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
             result[identity] = bytes([int(token[3:5], 16)])
         else:
             result[identity] = token.replace("▁", " ").encode("utf-8", "replace")
