@@ -27,7 +27,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
 test: $(VENV)/.installed-dev ## Install everything for development and run the tests, but for what test-all adds
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (slow or soak or editors or vllm or fleet)' $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (rules or slow or soak or editors or vllm or fleet)' $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet)' $(FILES) $(ARGS)
@@ -64,10 +64,11 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml lab/pyproject.toml req
 
 check: lint types docs ## Format, lint, import rules, types and pages, as CI runs them
 
-lint: $(VENV)/.installed-dev ## ruff and the import rules
+lint: $(VENV)/.installed-dev ## ruff, the import rules, and what tests say of the source itself
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
+	@$(BIN)/pytest -q -p no:randomly -m rules tests/test_doors.py tests/test_error_trees.py tests/test_modules.py
 
 types: $(VENV)/.installed-dev ## pyright, strict
 	@$(BIN)/pyright

@@ -18,12 +18,15 @@ settings.register_profile(
 settings.load_profile("foretype")
 
 HERE = Path(__file__).parent
+RULES = ("test_doors.py", "test_error_trees.py", "test_modules.py")
 EDITORS = (HERE / "e2e" / "editors", HERE / "e2e" / "playground")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     if any(folder in item.path.parents for folder in EDITORS):
         item.add_marker(pytest.mark.editors)
+    if item.path.parent == HERE and item.path.name in RULES:
+        item.add_marker(pytest.mark.rules)
 
 
 @pytest.hookimpl(trylast=True)  # a room's own limits are marked by then

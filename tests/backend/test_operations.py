@@ -183,6 +183,7 @@ async def test_a_second_signal_ends_a_drain_at_once(tmp_path: Path) -> None:
         assert await process.wait() == 0
 
 
+@pytest.mark.slow
 async def test_workers_share_a_port_and_a_dead_one_is_replaced() -> None:
     async with serving("--port", "0", "--workers", "2") as (process, url):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

@@ -154,6 +154,21 @@ def test_a_key_of_the_same_name_keeps_its_name() -> None:
         assert [edit.text for edit in found] == [f"width: {NEW}"]
 
 
+def test_a_key_that_has_the_new_name_is_written_once_in_rust() -> None:
+    for field, written in (
+        (f"{NEW}: width", NEW),
+        (f"{NEW} :  width ", NEW),
+        (f"a: 1, {NEW}: width, b: 2", NEW),
+        ("other: width", "width"),
+        (f"{NEW}: width + 1", "width"),
+    ):
+        found, _, text = sites(f"fn f(«width»: usize) -> P {{ P {{ {field} }} }}\n", "rust")
+        [edit] = found
+        whole = written == NEW
+        assert edit.text == NEW and text[edit.start : edit.end].startswith(NEW) == whole, field
+        assert text[edit.start : edit.end].endswith("width")
+
+
 def test_what_is_named_very_often_is_not_followed() -> None:
     body = "    g(width)\n" * (OCCURRENCES_MAX - 2)
     assert sites(f"def f(«width»):\n{body}", "python")[0]

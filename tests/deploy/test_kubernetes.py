@@ -183,6 +183,7 @@ def test_probes_ask_whether_it_lives_and_whether_it_can_serve(overlay: str) -> N
     assert paths == {"startup": "/livez", "readiness": "/readyz", "liveness": "/livez"}
 
 
+@pytest.mark.slow
 def test_the_gateways_file_fits_the_pods_and_can_be_used(overlay: str, tmp_path: Path) -> None:
     objects = render(overlay)
     path = team_toml(objects, tmp_path)

@@ -118,7 +118,6 @@ def test_a_late_answer_is_counted_late(repo: Path, tmp_path: Path, reuse: bool) 
     assert late_rate(5.0) < late_rate(400.0)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_real_gateway_is_measured_and_its_trace_can_be_laid_again(repo: Path, tmp_path: Path) -> None:
     saved, out = tmp_path / "saved.jsonl", tmp_path / "out"

@@ -275,6 +275,7 @@ def committed(root: Path) -> None:
     git(root, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "as it was")
 
 
+@pytest.mark.slow
 def test_a_commit_is_measured_from_its_own_files_and_knows_its_own_entry_points(other_commit: Path) -> None:
     it, command = a_bench(), ["{python}", "-c", SAYS]
     with checked_out("HEAD", other_commit) as side:

@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,22 @@ def weights() -> dict[str, export.Matrix]:
     return make_weights()
 
 
-@pytest.fixture
-def written(tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path) -> Path:
-    target = tmp_path / "m.gguf"
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, weights: dict[str, export.Matrix], tokenizer_path: Path) -> Path:
+    target = tmp_path_factory.mktemp("exported") / "m.gguf"
     export.write_gguf(weights, CONFIG, tokenizer_path, "m", "1", target)
     return target
+
+
+@pytest.fixture(scope="module")
+def reader(exported: Path) -> gguf.GGUFReader:
+    return gguf.GGUFReader(exported)
+
+
+@pytest.fixture
+def written(tmp_path: Path, exported: Path) -> Path:
+    """A file that a test may change."""
+    return Path(shutil.copy(exported, tmp_path))
 
 
 def field(reader: gguf.GGUFReader, key: str) -> Any:
@@ -62,8 +74,8 @@ def field(reader: gguf.GGUFReader, key: str) -> Any:
     return found.contents()
 
 
-def test_weights_come_back_within_the_step_of_q8(written: Path, weights: dict[str, export.Matrix]) -> None:
-    back = gguf_file.read_weights(written, CONFIG)
+def test_weights_come_back_within_the_step_of_q8(exported: Path, weights: dict[str, export.Matrix]) -> None:
+    back = gguf_file.read_weights(exported, CONFIG)
     assert set(back) == set(weights)
     for name, value in weights.items():
         step = 0 if value.ndim == 1 else np.abs(value).max() / 127
@@ -78,8 +90,7 @@ def test_the_permutation_turns_halves_into_neighbours() -> None:
     assert gguf_file.unpermute(export.permute(rows, 2), 2).tolist() == rows.tolist()
 
 
-def test_the_header_says_what_engines_ask(written: Path) -> None:
-    reader = gguf.GGUFReader(written)
+def test_the_header_says_what_engines_ask(reader: gguf.GGUFReader) -> None:
     assert field(reader, "general.architecture") == "llama"
     assert field(reader, "foretype.grammar") == "foretype-2", "what rows are made in today"
     assert field(reader, "llama.context_length") == 8192
@@ -105,8 +116,8 @@ def test_the_header_says_what_engines_ask(written: Path) -> None:
     assert set(kinds[:-9]) == {gguf.TokenType.NORMAL}
 
 
-def test_every_tensor_has_a_type_that_all_engines_open(written: Path) -> None:
-    for tensor in gguf.GGUFReader(written).tensors:
+def test_every_tensor_has_a_type_that_all_engines_open(reader: gguf.GGUFReader) -> None:
+    for tensor in reader.tensors:
         matrix = len(tensor.shape) == 2
         expected = gguf.GGMLQuantizationType.Q8_0 if matrix else gguf.GGMLQuantizationType.F32
         assert tensor.tensor_type == expected, tensor.name

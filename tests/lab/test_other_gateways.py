@@ -173,6 +173,7 @@ def test_the_search_ends_when_its_time_is_up_with_what_it_has() -> None:
     assert nothing["verdict"] == "none: nothing was tried" and nothing["highest_rate"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("chat", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_our_own_gateway_before_the_scripted_engine_answers_everything(

@@ -156,6 +156,7 @@ def test_rows_of_another_run_are_refused(tmp_path: Path) -> None:
         crossfile._resumed(out, {"model": "a"})
 
 
+@pytest.mark.slow
 async def test_crossfile_asks_both_arms_and_goes_on_where_it_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_fits_on_some_repositories_and_reports_on_others(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ STUCK_S = 90
 """A test that waits this long waits for ever."""
 
 WALL_S = 3600
-UNMARKED = "not (slow or soak or editors or vllm or fleet)"
+UNMARKED = "not (rules or slow or soak or editors or vllm or fleet)"
 PYTEST = f"-q -x -m {shlex.quote(UNMARKED)} --timeout={STUCK_S} -p no:randomly -p no:cacheprovider -p no:schemathesis -p no:pytest-lsp"
 PROFILE = "--hypothesis-profile=mutants --hypothesis-seed=0"
 

@@ -42,6 +42,8 @@ __all__ = ["Rename", "elsewhere_of", "is_free", "is_seen_elsewhere", "rename_in"
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
+_FIELD: Final = re.compile(r"\b(\w+)[ \t]*:[ \t]*\Z")
+_FIELD_ENDS: Final = re.compile(r"\s*[,}]")
 _SELVES: Final = MEMBERS["python"].selves
 """Who gives such a parameter another name makes the function another one."""
 
@@ -118,7 +120,7 @@ def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str
     owned = [] if member is None else members_renamed(member, root, source, language, rename.old)
     if places is None or owned is None:
         return []
-    return sorted(_edit(place, rename, source, text) for place in [*places, *owned])
+    return sorted(_edit(place, rename, source, text, language) for place in [*places, *owned])
 
 
 def is_seen_elsewhere(rename: Rename, root: Node, source: bytes, text: str, language: str) -> bool:
@@ -144,7 +146,7 @@ def _sites_elsewhere(rename: Rename, path: str, file: OtherFile) -> list[Site]:
         return []  # it hands the name on, who knows to whom
     seen = imported(file.root, file.source, file.language, file.path, path)
     places = places_elsewhere(file.root, file.source, file.language, seen, old=rename.old, new=rename.new)
-    return [Site(_edit(place, rename, file.source, file.text)) for place in places or ()]
+    return [Site(_edit(place, rename, file.source, file.text, file.language)) for place in places or ()]
 
 
 def _members_elsewhere(rename: Rename, path: str, member: Member, file: OtherFile) -> list[Site]:
@@ -158,13 +160,19 @@ def _members_elsewhere(rename: Rename, path: str, member: Member, file: OtherFil
     if taken is None or any(one.declares for one in taken):
         return []
     places = members_renamed(named, file.root, file.source, file.language, rename.old)
-    return [Site(_edit(place, rename, file.source, file.text)) for place in places or ()]
+    return [Site(_edit(place, rename, file.source, file.text, file.language)) for place in places or ()]
 
 
-def _edit(place: NamePlace, rename: Rename, source: bytes, text: str) -> Edit:
+def _edit(place: NamePlace, rename: Rename, source: bytes, text: str, language: str) -> Edit:
     start = char_of(text, source, place.start)
-    said = f"{rename.old}: {rename.new}" if place.shorthand else rename.new
-    return Edit(start, start + len(rename.old), said)
+    end = start + len(rename.old)
+    if place.shorthand:
+        return Edit(start, end, f"{rename.old}: {rename.new}")
+    if language == "rust" and rename.old[:1].islower() and _FIELD_ENDS.match(text, end):
+        key = _FIELD.search(text, max(0, start - 256), start)
+        if key is not None and key[1] == rename.new:
+            return Edit(key.start(), end, rename.new)  # `size: size` is written `size`, and clippy asks for it
+    return Edit(start, end, rename.new)
 
 
 def _in_name(character: str) -> bool:

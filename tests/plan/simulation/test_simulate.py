@@ -99,6 +99,7 @@ def test_what_cannot_be_is_one_sentence_that_names_the_field(arguments, field):
     )
 
 
+@pytest.mark.slow
 def test_a_page_is_one_file_of_what_was_run(tmp_path):
     (tmp_path / "before.json").write_text(json.dumps({"pairs": [], "missed": []}))
     file = tmp_path / "page.html"
