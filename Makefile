@@ -43,7 +43,7 @@ test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the re
 	@$(BIN)/pytest -q -rs -p no:randomly $(or $(FILES),tests/fleet) $(ARGS)
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
-	@.ci/parts test test-editors+test-vllm test-slow test-vllm test-fleet rehearse $(PARTS)
+	@.ci/parts test test-slow test-editors test-vllm test-fleet rehearse $(PARTS)
 
 setup: $(VENV)/.installed-dev ## Make .venv with everything for development
 

@@ -45,7 +45,8 @@ class NextEditOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
     Attributes:
         enabled: offer them.
-        eagerness: `low` shows renames and changed signatures, `medium` what two like edits say too, `high` what a model says.
+        eagerness: `low` shows renames that were followed once by hand, and changed signatures; `medium` also what a renamed declaration
+            says alone, and two like edits; `high` also what a model says.
     """
 
     enabled: bool = True

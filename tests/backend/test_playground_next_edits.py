@@ -22,7 +22,7 @@ REFUSED = {"kind": "refused", "ago_ms": 1000.0, "edits": [[SECOND, SECOND + 5, "
 
 
 def asked(*happened: dict[str, Any], **fields: Any) -> Offered:
-    given = {"text": TEXT, "cursor": 0, "happened": happened, **fields}
+    given = {"text": TEXT, "cursor": 0, "happened": happened, "eagerness": "medium", **fields}
     return next_edit(convert(given, PageEditRequest))
 
 
@@ -30,7 +30,7 @@ def test_a_rename_is_followed_place_by_place() -> None:
     found = asked(RENAMED).found
     assert found is not None and (found.edit, found.evidence) == (
         Edit(SECOND, SECOND + 5, "breadth"),
-        Evidence.RENAME,
+        Evidence.DECLARATION,
     )
     third = TEXT.index("width", SECOND) + 4
     found = asked(RENAMED, TAKEN).found  # at once, behind one that was taken
@@ -64,7 +64,7 @@ def test_two_like_edits_are_enough_from_medium_on() -> None:
     text = "".join(f"log(a{n})\n" for n in range(4))
     edits = [{"kind": "typed", "ago_ms": 9000.0 - 3000 * n, "edits": [[n * 12, n * 12 + 3, "warn"]]} for n in range(2)]
     edits[1]["edits"] = [[text.index("log", 5) + 1, text.index("log", 5) + 4, "warn"]]
-    assert asked(*edits, text=text).found is None
+    assert asked(*edits, text=text, eagerness="low").found is None
     found = asked(*edits, text=text, eagerness="medium").found
     assert found is not None and found.evidence is Evidence.LIKE_EDITS
 
@@ -74,10 +74,10 @@ async def test_the_door_answers_in_characters_of_the_text() -> None:
     shift = len(text) - len(TEXT)
     happened = [RENAMED | {"edits": [[AT + shift, AT + shift + 5, "breadth"]]}]
     async with gateway() as world, world.http() as http:
-        question = {"text": text, "cursor": 0, "happened": happened, "language": "python"}
+        question = {"text": text, "cursor": 0, "happened": happened, "language": "python", "eagerness": "medium"}
         answer = (await http.post("/playground/next_edit", json=question)).json()
         edit = {"start": SECOND + shift, "end": SECOND + shift + 5, "text": "breadth"}
-        assert answer["edit"] == edit | {"evidence": "rename", "left": answer["edit"]["left"], "jump_only": False}
+        assert answer["edit"] == edit | {"evidence": "declaration", "left": answer["edit"]["left"], "jump_only": False}
         assert answer["wait_ms"] == 0
 
 

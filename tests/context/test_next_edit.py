@@ -19,12 +19,33 @@ def test_a_renamed_declaration_is_followed_from_place_to_place_and_then_there_is
     left = list[int]()
     cursor = 0
     while (one := editor.next(cursor)) is not None:
-        assert one.evidence is Evidence.RENAME
+        assert one.evidence is Evidence.DECLARATION
         left.append(one.left)
         editor.take(one)
         cursor = one.edit.start
     assert left == [1, 0]
     assert editor.text == RENAMED.replace("width", "size")
+
+
+def test_a_declaration_that_was_followed_once_by_hand_is_surer_than_one_that_was_not() -> None:
+    text = "def area(width, height):\n    if width < 0:\n        return 0\n    return width * height * (width + 1)\n"
+    editor = Editor(text)
+    editor.replace("width", "size")
+    one = editor.next()
+    assert one is not None and one.evidence is Evidence.DECLARATION
+    editor.replace("width", "size")
+    found = editor.take_all()
+    assert [one.evidence for one in found] == [Evidence.RENAME] * 2
+    assert editor.text == text.replace("width", "size")
+
+
+def test_whichever_of_the_two_comes_first_the_other_one_makes_it_sure() -> None:
+    editor = Editor("def area(width):\n    a(width)\n    b(width)\n")
+    editor.replace("(width)\n    b", "(size)\n    b")
+    assert editor.next() is None
+    editor.replace("width", "size")
+    one = editor.next()
+    assert one is not None and one.evidence is Evidence.RENAME
 
 
 def test_the_nearest_place_below_comes_first_then_those_above() -> None:
@@ -83,7 +104,10 @@ def test_the_same_rename_in_another_function_is_followed_there() -> None:
     editor = Editor(text)
     for number in range(3):
         editor.replace("width):", "size):")
-        assert len([one for one in editor.take_all() if one.evidence is Evidence.RENAME]) == 1, number
+        wanted = Evidence.RENAME if number else Evidence.DECLARATION  # whoever does it twice means it
+        assert [one.evidence for one in editor.take_all() if one.evidence is not Evidence.LIKE_EDITS] == [wanted], (
+            number
+        )
     assert editor.text == text.replace("width", "size")
     editor = Editor(text)
     for _ in range(3):

@@ -72,7 +72,7 @@ def test_a_rename_is_followed_where_the_name_is_imported(name: str) -> None:
     language, path, other, text = FOLLOWS[name]
     editor = renamed(TEXTS[language], language)
     elsewhere = editor.elsewhere(path)
-    assert elsewhere is not None and elsewhere.evidence is Evidence.RENAME and elsewhere.token == "width"
+    assert elsewhere is not None and elsewhere.evidence is Evidence.DECLARATION and elsewhere.token == "width"
     kind = "typescriptreact" if other.endswith("x") else language
     after = followed_in(elsewhere, other, text, kind)
     assert after != text

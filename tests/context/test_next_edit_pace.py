@@ -92,7 +92,7 @@ def test_the_line_of_a_refusal_and_what_says_the_same_wait_longer() -> None:
 def test_each_level_shows_what_the_one_before_shows() -> None:
     shown = [{one for one in Evidence if Pace().allows(one, level, TOLD, 1.0, 0.0)} for level in Eagerness]
     assert Evidence.RENAME in shown[0] and Evidence.LIKE_EDITS not in shown[0]
-    assert Evidence.LIKE_EDITS in shown[1]
+    assert {Evidence.DECLARATION, Evidence.LIKE_EDITS} <= shown[1] and Evidence.DECLARATION not in shown[0]
     assert shown[0] <= shown[1] <= shown[2] == set(Evidence) - {Evidence.ONE_EXAMPLE}
 
 

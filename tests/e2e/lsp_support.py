@@ -273,7 +273,7 @@ class RawEditor:
 
 
 @asynccontextmanager
-async def raw_editor(folder: Path, *arguments, initialize=True, process_id=None):
+async def raw_editor(folder: Path, *arguments, initialize=True, process_id=None, options=None):
     process = await asyncio.create_subprocess_exec(
         *server_command(*arguments, log=folder / "lsp.log"),
         stdin=asyncio.subprocess.PIPE,
@@ -282,7 +282,8 @@ async def raw_editor(folder: Path, *arguments, initialize=True, process_id=None)
     it = RawEditor(process)
     try:
         if initialize:
-            it.send(id=0, method="initialize", params={"processId": process_id, "capabilities": {}})
+            params = {"processId": process_id, "capabilities": {}, "initializationOptions": options}
+            it.send(id=0, method="initialize", params=params)
             await it.answer(0)
             it.send(method="initialized", params={})
         yield it

@@ -64,12 +64,16 @@ async def test_a_rename_is_followed_in_its_file_and_then_in_the_folder_and_the_s
     with gateway(
         tmp_path, more=f'[telemetry]\nurl = "{events}"\n', options=("--state-dir", tmp_path / "gateway")
     ) as served:
-        given = {"stateDir": str(tmp_path / "state"), "index": {"cacheDir": str(tmp_path / "cache")}}
+        given = {
+            "stateDir": str(tmp_path / "state"),
+            "index": {"cacheDir": str(tmp_path / "cache")},
+            "nextEdit": {"eagerness": "medium"},
+        }
         async with editor(tmp_path, "--gateway", served.url, options=given, folders=[root]) as it:
             typist = Typist(it, root / "mod.py", MODULE)
             typist.replace(0, 4, 9, "size")
             edit = await typist.next(1, 0)
-            assert (edit.text, edit.range.start.line, edit.data.evidence) == ("size", 4, "rename")
+            assert (edit.text, edit.range.start.line, edit.data.evidence) == ("size", 4, "declaration")
             await typist.take(edit)
             # The index of the folder is made in the background.
             edit = await until(lambda: typist.next(4, 10))
@@ -79,7 +83,9 @@ async def test_a_rename_is_followed_in_its_file_and_then_in_the_folder_and_the_s
             assert (edit.textDocument.uri, edit.textDocument.version) == (other.uri, other.version)
             await other.take(edit)
             rows = await _kept(events, "next_edit", 2)
-    assert [(row.label, row.source, row.characters, row.lines) for row in rows] == [("accepted", "rename", 4, 5)] * 2
+    assert [(row.label, row.source, row.characters, row.lines) for row in rows] == [
+        ("accepted", "declaration", 4, 5)
+    ] * 2
 
 
 async def _kept(path, kind, many):

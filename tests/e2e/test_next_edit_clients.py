@@ -12,6 +12,7 @@ pytestmark = pytest.mark.timeout(120)
 
 TEXT = "def area(width, height):\n    size = width * height\n    print(width)\n    return size\n"
 QUESTION = "textDocument/copilotInlineEdit"
+MEDIUM = {"nextEdit": {"eagerness": "medium"}}
 
 
 def opened(it):
@@ -48,7 +49,7 @@ def place(edit):
 
 
 async def test_a_client_as_copilot_lsp_is_served_unchanged(tmp_path):
-    async with raw_editor(tmp_path, "--untrusted") as it:
+    async with raw_editor(tmp_path, "--untrusted", options=MEDIUM) as it:
         opened(it)
         changed(it, 1, 0, 9, 14, "breadth")
         ask(it, 1, 1, 0, 16)
@@ -65,7 +66,7 @@ async def test_a_client_as_copilot_lsp_is_served_unchanged(tmp_path):
 
 
 async def test_a_client_as_sidekick_is_served_unchanged(tmp_path):
-    async with raw_editor(tmp_path, "--untrusted") as it:
+    async with raw_editor(tmp_path, "--untrusted", options=MEDIUM) as it:
         (announced,) = it.answers(0)
         opened(it)
         changed(it, 1, 0, 9, 14, "breadth")

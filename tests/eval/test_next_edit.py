@@ -190,7 +190,7 @@ def test_fixtures_are_compared_by_the_texts_that_come_of_them() -> None:
     found = run("--cases", str(CASES))
     assert found["fixtures"] == {"deleted-line": "silent", "like-edits": "valid", "renamed-parameter": "nextEdit"}
     assert (found["kind"], found["cases"], found["shown"], found["right"], found["wrong"]) == ("fixtures", 3, 2, 2, 0)
-    assert {name: row["shown"] for name, row in found["by_evidence"].items()} == {"rename": 1, "like_edits": 1}
+    assert {name: row["shown"] for name, row in found["by_evidence"].items()} == {"declaration": 1, "like_edits": 1}
     assert found["ms"]["n"] == 3 and set(found["floors"]) == {"copy", "replace"}
 
 
@@ -201,7 +201,7 @@ def test_what_was_scored_bad_is_wrong_and_told_with_its_line(tmp_path: Path) -> 
     found = run("--cases", str(tmp_path), "--wrong", str(tmp_path / "wrong.jsonl"))
     assert (found["fixtures"], found["wrong"], found["precision"]) == ({"one": "bad"}, 1, 0.0)
     (line,) = (tmp_path / "wrong.jsonl").read_text("utf-8").splitlines()
-    assert json.loads(line)["evidence"] == "rename"
+    assert json.loads(line)["evidence"] == "declaration"
 
 
 # A recording

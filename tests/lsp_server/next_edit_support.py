@@ -5,6 +5,8 @@ import asyncio
 from foretype_lsp.next_edit.handlers import DID_SHOW, ENDED, QUESTION
 
 URI = "file:///w/a.py"
+MEDIUM = {"nextEdit": {"eagerness": "medium"}}
+"""A renamed declaration suffices."""
 AREA = "def area(width, height):\n    if width < 0:\n        return 0\n    return width * height\n"
 
 

@@ -65,7 +65,7 @@ async def test_the_rules_go_first(client):
     client.initialize(options=HIGH)
     typist = Typist(client, TEXT)
     typist.replace(4, 6, 7, "value")
-    assert (await typist.next(3, 0))["data"]["evidence"] == "rename"
+    assert (await typist.next(3, 0))["data"]["evidence"] == "declaration"
     assert model.questions == []
 
 

@@ -10,17 +10,17 @@ from foretype_lsp.next_edit.offers import ACCEPT_COMMAND
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsp_server.conftest import Client
-from lsp_server.next_edit_support import AREA, URI, Typist, answered
+from lsp_server.next_edit_support import AREA, MEDIUM, URI, Typist, answered
 
 
 @pytest.fixture
 async def typist(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     return Typist(client)
 
 
 async def test_the_capability_and_the_command_are_advertised(client):
-    capabilities = client.initialize()["capabilities"]
+    capabilities = client.initialize(options=MEDIUM)["capabilities"]
     assert capabilities["experimental"] == {"foretype": {"nextEdit": True}}
     assert ACCEPT_COMMAND in capabilities["executeCommandProvider"]["commands"]
 
@@ -33,7 +33,13 @@ async def test_a_renamed_parameter_is_followed_place_by_place_and_then_there_is_
         "range": {"start": {"line": 1, "character": 7}, "end": {"line": 1, "character": 12}},
         "textDocument": {"uri": URI, "version": typist.version},
         "command": {"title": "Accept next edit", "command": ACCEPT_COMMAND, "arguments": [first["data"]["id"]]},
-        "data": {"id": first["data"]["id"], "evidence": "rename", "left": 1, "jumpOnly": False, "replaces": "width"},
+        "data": {
+            "id": first["data"]["id"],
+            "evidence": "declaration",
+            "left": 1,
+            "jumpOnly": False,
+            "replaces": "width",
+        },
     }
     typist.show(first)
     typist.client.notify(JUMPED, id=first["data"]["id"])
@@ -74,7 +80,7 @@ async def test_after_an_acceptance_the_next_one_does_not_wait(typist, settled, m
 
 
 async def test_a_version_must_be_named(client, settled):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     client.open(AREA)
     id = client.request(QUESTION, textDocument={"uri": URI}, position={"line": 0, "character": 0})
     error = client.answers(id)[0]["error"]
@@ -89,7 +95,7 @@ async def test_a_question_about_another_version_gets_nothing(typist, away):
 
 
 async def test_an_unknown_document_gets_nothing(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     id = client.request(
         QUESTION, textDocument={"uri": "file:///w/none.py", "version": 1}, position={"line": 0, "character": 0}
     )
@@ -178,7 +184,7 @@ async def test_what_became_of_those_that_were_shown_is_told_once(typist):
 
 
 async def test_where_only_the_place_is_known_nothing_is_to_be_applied(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     typist = Typist(client, "def f(a):\n    return a\n\n\nprint(f(1))\n")
     log = Log(client)
     typist.replace(0, 7, 7, ", b")
@@ -262,7 +268,7 @@ async def test_two_like_edits_are_enough_from_medium_on(client):
 
 @pytest.mark.parametrize(("encoding", "character"), [("utf-8", 19), ("utf-16", 15), ("utf-32", 14)])
 async def test_positions_are_counted_the_clients_way(client, encoding, character):
-    client.initialize(encodings=[encoding])
+    client.initialize(encodings=[encoding], options=MEDIUM)
     typist = Typist(client, 'def f(width):\n    x = "😀语", width\n')
     typist.retype(0, 6, "width", "size")
     edit = await typist.next(0, 10)
@@ -272,7 +278,7 @@ async def test_positions_are_counted_the_clients_way(client, encoding, character
 
 
 async def test_line_ends_of_windows_stay(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     typist = Typist(client, AREA.replace("\n", "\r\n"))
     typist.retype(0, 9, "width", "size")
     while (edit := await typist.next(0, 13)) is not None:
@@ -319,7 +325,7 @@ async def test_typing_makes_room_for_an_inline_suggestion(typist, settled):
 
 
 async def test_a_large_file_is_silent(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     typist = Typist(client, AREA + "# filler\n" * 120_000)
     typist.retype(0, 9, "width", "size")
     assert await typist.next(0, 13) is None
@@ -348,7 +354,7 @@ async def test_a_text_that_was_lost_is_silent_until_it_comes_whole(typist):
 
 
 async def test_an_editor_that_sends_whole_texts_is_followed_too(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     typist = Typist(client)
     for version, name in enumerate(("widt", "wid", "wi", "w", "s", "si", "siz", "size"), 2):
         client.change({"text": AREA.replace("width", name, 1)}, version=version)
@@ -393,7 +399,7 @@ class Notebook:
 
 
 async def test_a_cell_of_a_notebook_has_positions_and_versions_of_its_own(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     it = Notebook(client, "import os\n%time os.getcwd()\n", "# 😀\n" + AREA)
     it.replace(1, 1, 9, 14, "size")
     (edit,) = await it.next(1, 1, 0)
@@ -402,7 +408,7 @@ async def test_a_cell_of_a_notebook_has_positions_and_versions_of_its_own(client
 
 
 async def test_a_cell_says_nothing_of_another_cell(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     it = Notebook(client, "width = 1\n", "print(width)\n")
     it.replace(0, 0, 0, 5, "size")
     assert await it.next(0, 0, 0) == []
@@ -410,7 +416,7 @@ async def test_a_cell_says_nothing_of_another_cell(client):
 
 
 async def test_a_line_that_only_ipython_understands_is_left_alone(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     it = Notebook(client, "def f(width):\n    return width\n%time f(width=1)\n")
     it.replace(0, 0, 6, 11, "size")
     (edit,) = await it.next(0, 0, 0)

@@ -4,13 +4,13 @@ import json
 
 import pytest
 from foretype_context.edits.evidence import Evidence
-from lsp_server.next_edit_support import AREA, Typist
+from lsp_server.next_edit_support import AREA, MEDIUM, Typist
 from lsp_server.test_next_edits_elsewhere import MODULE, USER, folder, indexed, opened, renaming  # noqa: F401 - a fixture
 
 
 async def chained(client, text, *, old="width", new="size"):
     """Rename the first `old`, take all that is offered, and tell what the text came to."""
-    client.initialize()
+    client.initialize(options=MEDIUM)
     typist = Typist(client, text)
     before = text.split(old)[0]
     line = before.count("\n")
@@ -21,7 +21,7 @@ async def chained(client, text, *, old="width", new="size"):
         edit = await typist.next(*cursor)
         if edit is None or edit["data"]["jumpOnly"]:
             break
-        assert edit["data"]["evidence"] == Evidence.RENAME
+        assert edit["data"]["evidence"] == Evidence.DECLARATION
         typist.take(edit)
         cursor = edit["range"]["start"]["line"], 0
     return typist.text
@@ -65,7 +65,7 @@ async def test_nothing_is_said(client, name):
     ],
 )
 async def test_files_that_nobody_edits_by_hand_are_left_alone_where_they_are_open(client, name, head, speaks):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     typist = Typist(client, head + AREA, f"file:///w/{name}")
     line = head.count("\n")
     typist.replace(line, 9, 14, "size")
@@ -93,7 +93,7 @@ async def test_a_file_that_others_wrote_between_the_hint_and_the_jump_is_asked_a
 
 
 async def test_an_open_file_that_others_wrote_is_read_whole_and_what_was_offered_of_it_is_void(client):
-    client.initialize()
+    client.initialize(options=MEDIUM)
     typist = Typist(client)
     typist.retype(0, 9, "width", "size")
     stale = await typist.next(0, 13)

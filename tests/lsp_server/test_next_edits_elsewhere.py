@@ -8,7 +8,7 @@ import pytest
 from foretype_client.sources.loading import host
 from foretype_lsp.next_edit import other_files
 from foretype_lsp.next_edit.handlers import JUMPED, QUESTION
-from lsp_server.next_edit_support import Typist
+from lsp_server.next_edit_support import MEDIUM, Typist
 
 MODULE = "def width(a):\n    return a\n"
 USER = "from mod import width\n\nprint(width(1))\n"
@@ -52,7 +52,7 @@ def indexed(client, root):
 
 
 def renaming(client, root, **options):
-    client.initialize(options=options, rootUri=root.as_uri())
+    client.initialize(options=MEDIUM | (options or {}), rootUri=root.as_uri())
     typist = Typist(client, MODULE, (root / "mod.py").as_uri())
     typist.replace(0, 4, 9, "size")
     return typist
@@ -208,7 +208,7 @@ async def test_two_servers_on_one_folder_do_not_disturb_each_other(folder):
 
     one, other = Client(), Client()
     typist = renaming(one, folder)
-    other.initialize(rootUri=folder.as_uri())
+    other.initialize(options=MEDIUM, rootUri=folder.as_uri())
     second = Typist(other, MODULE, (folder / "mod.py").as_uri())
     with indexed(one, folder), indexed(other, folder):
         assert await typist.next(0, 8) is not None

@@ -15,6 +15,7 @@ class Evidence(StrEnum):
 
     RENAME = "rename"
     SIGNATURE = "signature"
+    DECLARATION = "declaration"
     LIKE_EDITS = "like_edits"
     ONE_EXAMPLE = "one_example"
     MODEL = "model"

@@ -1,7 +1,7 @@
 """The next edit of one document: evidence from its bursts, the places where it applies, one of them at a time. Pure, with injected time.
 
-Evidence in this order: a declaration that was renamed (one example suffices), then parameters that changed, then two edits that are
-alike. Silent while somebody types, after an undo, where a file does not parse better for it, in comments and strings unless an example
+Evidence in this order: a declaration that was renamed and followed at one place by hand, then parameters that changed, then a declaration
+that was renamed, then two edits that are alike. Silent while somebody types, after an undo, where a file does not parse better for it, in comments and strings unless an example
 was, and where it was refused before.
 """
 
@@ -57,6 +57,7 @@ class NextEditRules:
         self._bursts = Bursts(text)
         self._renames: list[Rename] = []  # the last one first, as with all of these
         self._free: list[Rename] = []  # those that are known to hide nothing
+        self._confirmed = deque[tuple[str, str]](maxlen=_DECLARATIONS)  # those that were followed by hand
         self._signatures: list[Signature] = []
         self._over = deque[tuple[str, str]](maxlen=_REFUSED)  # declarations one place of which was refused
         self._examples = Examples(language)
@@ -90,6 +91,7 @@ class NextEditRules:
             self._examples.shift(edit)
         if self._bursts.undone:  # nothing that led here is wanted again
             self._renames.clear()
+            self._confirmed.clear()
             self._signatures.clear()
             self._examples.clear()
 
@@ -149,13 +151,21 @@ class NextEditRules:
         """
         if now_s - self._last_s < SETTLED_S:
             return None
-        for rename in self._renames_of(root, source, text):
-            if is_seen_elsewhere(rename, root, source, text, self._language):
-                sites = elsewhere_of(rename, root, source, text, self._language, path)
-                return Elsewhere(Evidence.RENAME, rename.old, sites, self._refused)
+        renames = list(self._renames_of(root, source, text))
+        seen = [one for one in renames if is_seen_elsewhere(one, root, source, text, self._language)]
+
+        def of(rename: Rename, evidence: Evidence) -> Elsewhere:
+            sites = elsewhere_of(rename, root, source, text, self._language, path)
+            return Elsewhere(evidence, rename.old, sites, self._refused)
+
+        for rename in seen:
+            if rename[:2] in self._confirmed:
+                return of(rename, Evidence.RENAME)
         for signature in self._signatures_of(root, source, text):
             if signature.is_seen_elsewhere:
                 return Elsewhere(Evidence.SIGNATURE, signature.token, partial(signature.elsewhere, path), self._refused)
+        if seen:
+            return of(seen[0], Evidence.DECLARATION)
         template = self._template(root, source, text)
         if template is not None:
             sites = partial(alike_elsewhere, template, self._language)
@@ -166,14 +176,19 @@ class NextEditRules:
         self, root: Node, source: bytes, text: str
     ) -> Iterator[tuple[Evidence, tuple[str, str] | None, list[Site]]]:
         """The places of each evidence, the surest first, each in order of the text, with the declaration that they follow."""
-        for rename in self._renames_of(root, source, text):
-            yield (
-                Evidence.RENAME,
-                rename[:2],
-                [Site(edit) for edit in sites_of(rename, root, source, text, self._language)],
-            )
+        renames = list(self._renames_of(root, source, text))
+
+        def sites(rename: Rename) -> list[Site]:
+            return [Site(edit) for edit in sites_of(rename, root, source, text, self._language)]
+
+        for rename in renames:
+            if rename[:2] in self._confirmed:
+                yield Evidence.RENAME, rename[:2], sites(rename)
         for signature in self._signatures_of(root, source, text):
             yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, self._spans())
+        for rename in renames:
+            if rename[:2] not in self._confirmed:
+                yield Evidence.DECLARATION, rename[:2], sites(rename)
         template = self._template(root, source, text)
         places = [] if template is None else places_alike(template, self._language, root, text)
         yield Evidence.LIKE_EDITS, None, places
@@ -207,6 +222,8 @@ class NextEditRules:
         """The renames that are to be followed, whose name is still there and hides nothing."""
         burst = self._bursts.open
         now = burst and rename_in(burst)
+        if now:
+            self._confirm(now)
         for rename in [now, *self._renames] if now and now not in self._renames else list(self._renames):
             if text[rename.at : rename.at + len(rename.new)] != rename.new or rename[:2] in self._over:
                 continue
@@ -220,7 +237,7 @@ class NextEditRules:
 
     def _signatures_of(self, root: Node, source: bytes, text: str) -> Iterator[Signatures]:
         burst = self._bursts.open
-        if burst is not None:
+        if burst is not None and rename_in(burst) is None:
             self._add(signature_in(burst, root, source, self._language))
         for signature in list(self._signatures):
             found = Signatures.of(signature, root, source, text, self._language)
@@ -229,6 +246,8 @@ class NextEditRules:
 
     def _learn(self, burst: Burst, root: Node | None) -> None:
         renamed = rename_in(burst)
+        if renamed is not None:
+            self._confirm(renamed)
         if renamed is not None and renamed not in self._renames:
             free = renamed in self._free
             if root is not None and not free:
@@ -246,6 +265,12 @@ class NextEditRules:
     def _knows(self, renamed: Rename) -> bool:
         """Who changes a place by hand to what its declaration is called renames nothing else, but where it is declared once more."""
         return any(renamed[:2] == known[:2] for known in self._renames)
+
+    def _confirm(self, renamed: Rename) -> None:
+        """Of a second place, whichever of the two is the declaration."""
+        known = any(renamed[:2] == one[:2] and renamed.at != one.at for one in self._renames)
+        if known and renamed[:2] not in self._confirmed:
+            self._confirmed.append(renamed[:2])
 
     def _add(self, signature: Signature | None) -> None:
         if signature is not None and all(signature.at != known.at for known in self._signatures):

@@ -43,7 +43,8 @@ _STALE_RENAME_S: Final = 300.0
 class Eagerness(StrEnum):
     """How sure a next edit must be to be shown: each level shows what the one before shows, and more.
 
-    `low`: renames and changed signatures. `medium`: what two edits that are alike say. `high`: what a model says.
+    `low`: a rename that was followed once by hand, and changed signatures. `medium`: what a declaration's new name says alone, and what two
+    edits that are alike say. `high`: what a model says.
     """
 
     LOW = "low"
@@ -58,10 +59,11 @@ session half of the further edits in a line began more than 1.1 s after the one 
 _SURE: Final = frozenset({"rename", "signature"})
 _LEVELS: Final = {
     Eagerness.LOW: _SURE,
-    Eagerness.MEDIUM: _SURE | {"like_edits"},
-    Eagerness.HIGH: _SURE | {"like_edits", "model"},
+    Eagerness.MEDIUM: _SURE | {"declaration", "like_edits"},
+    Eagerness.HIGH: _SURE | {"declaration", "like_edits", "model"},
 }
-"""What rests on one example is shown at no level: of 84 in held-out commits 3 were right."""
+"""Of the renames of ordinary commits that a use by hand confirmed, 38 of 39 were right at the next place, of the others one in four was
+not: a new name is often a new thing. What rests on one example is shown at no level: of 84 in held-out commits 3 were right."""
 
 
 class RememberedEdit(NamedTuple):
@@ -107,14 +109,18 @@ class Pace:
         """How long there is silence yet."""
         return max(0.0, self._refused_s + USER_COOL_DOWN_S - now_s)
 
+    def shows(self, evidence: Evidence, eagerness: Eagerness, now_s: float) -> bool:
+        """Whether edits that rest on this may be shown at all."""
+        return str(evidence) in _LEVELS[self._eagerness(eagerness, now_s)]
+
     def allows(
         self, evidence: Evidence, eagerness: Eagerness, told: RememberedEdit, quiet_s: float, now_s: float
     ) -> bool:
         """Whether an edit may be shown."""
         name = str(evidence)
-        if name not in _LEVELS[self._eagerness(eagerness, now_s)]:
+        if not self.shows(evidence, eagerness, now_s):
             return False
-        if quiet_s > (_STALE_RENAME_S if name in _SURE else _STALE_S):
+        if quiet_s > (_STALE_RENAME_S if name in _SURE or name == "declaration" else _STALE_S):
             return False
         recent = [one for at_s, one in self._refused if one.uri == told.uri and now_s - at_s < LINE_COOL_DOWN_S]
         return not any(one.line == told.line or one[2:] == told[2:] for one in recent)

@@ -207,11 +207,13 @@ class NextEditing:
         if superseded.done():
             return _nothing()
         found = await self._tracking.next(document, cursor)
+        if found is not None and not self._shows(found.evidence):
+            found = None
         place: OtherFilePlace | None = None
         if found is not None:
             place = OtherFilePlace(asked_as, held.version, document.text, held.lines, found, uri)
         elif isinstance(held, HeldText) and not superseded.done():
-            place = await self._others.next(held, superseded.done)
+            place = await self._others.next(held, superseded.done, self._shows)
             if place is None and not superseded.done() and self._may_ask_model(uri):
                 said = await self._from_model.next(document, cursor, superseded)
                 place = (
@@ -227,6 +229,9 @@ class NextEditing:
         if self._on_screen.has_inline(uri, version, cursor):
             return _nothing()
         return self._offered(now, place, cursor, self._taken if chained else None) or _nothing()
+
+    def _shows(self, evidence: Evidence) -> bool:
+        return self._pace.shows(evidence, self._settings.options.next_edit.eagerness, self._clock())
 
     def _may_ask_model(self, uri: str) -> bool:
         eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(uri)

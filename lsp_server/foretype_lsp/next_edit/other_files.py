@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from foretype_context.edits.elsewhere import Elsewhere
-from foretype_context.edits.evidence import NextEdit
+from foretype_context.edits.evidence import Evidence, NextEdit
 from foretype_context.edits.followed import Followed
 from foretype_context.errors import NotSmallError
 from foretype_context.folder.exclude import reason_to_exclude
@@ -68,8 +68,14 @@ class EditsInOtherFiles:
         self._clock = clock
         self._silent: OrderedDict[tuple[object, ...], float] = OrderedDict()  # what had nothing, and until when
 
-    async def next(self, asked: HeldText, stopped: Callable[[], bool]) -> OtherFilePlace | None:
-        """The first place that is certain: in what was asked about, where another document's edits say so, then in others."""
+    async def next(
+        self, asked: HeldText, stopped: Callable[[], bool], shows: Callable[[Evidence], bool]
+    ) -> OtherFilePlace | None:
+        """The first place that is certain: in what was asked about, where another document's edits say so, then in others.
+
+        Args:
+            shows: whether what rests on that may be shown; nothing is looked for otherwise.
+        """
         uris = [asked.document.uri, *self._tracking.typed_in(but=asked.document.uri)]
         for uri in uris:
             origin = self._documents.get(uri)
@@ -78,7 +84,7 @@ class EditsInOtherFiles:
                 continue
             own = _inside(uri, root)
             elsewhere = await self._tracking.elsewhere(origin.document, own)
-            if elsewhere is None or stopped():
+            if elsewhere is None or stopped() or not shows(elsewhere.evidence):
                 continue
             async for place in self._places(asked, origin, root, elsewhere, stopped):
                 return place

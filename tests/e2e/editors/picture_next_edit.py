@@ -49,6 +49,7 @@ def panel(screen):
 def panels(kind, folder, url):
     """The hint, and the drawing after Tab."""
     with kind(folder, SOURCE, server_command("--gateway", url), config=CONFIGS[kind]) as editor:
+        editor.command("eagerness", "medium")
         editor.renamed("breadth", 0, 11)
         hint = editor.it.screen(colours=True)
         editor.press("Tab")

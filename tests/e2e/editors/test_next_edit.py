@@ -32,6 +32,7 @@ def started(request, served, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     command = server_command("--gateway", served.url, log=folder / "lsp.log")
     with kind(folder, NEAR, command, config=MORE.get(request.param, "")) as it:
+        it.command("eagerness", "medium")  # a renamed declaration suffices
         yield it
 
 
@@ -259,9 +260,9 @@ def test_next_edit_12_off_means_off_and_the_eagerness_is_told(editor):
     editor.press("Left")
     editor.until(lambda: len(editor.messages.told(RESTED)) > rested)  # later than anything would be asked
     assert editor.messages.told(QUESTION) == []
-    editor.command("eagerness", "low")
+    editor.command("eagerness", "medium")
     editor.until(lambda: len(editor.messages.told(CONFIGURED)) == 2)
-    assert editor.messages.told(CONFIGURED)[-1]["settings"]["foretype"]["nextEdit"]["eagerness"] == "low"
+    assert editor.messages.told(CONFIGURED)[-1]["settings"]["foretype"]["nextEdit"]["eagerness"] == "medium"
     editor.command("toggle")
     editor.until(lambda: len(editor.messages.told(CONFIGURED)) == 3)
     editor.appended(3, " ")

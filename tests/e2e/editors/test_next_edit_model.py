@@ -53,6 +53,6 @@ def test_the_rules_go_first_where_they_are_sure_and_the_model_is_not_asked(edito
     before = len(model.asked)
     seen = editor.renamed("breadth", 0, 9)
     assert seen.text == NEAR.replace("width", "breadth", 2)
-    assert [one["data"]["evidence"] for one in editor.last_edits()] == ["rename"]
+    assert [one["data"]["evidence"] for one in editor.last_edits()] == ["declaration"]
     assert len(editor.messages.told(QUESTION)) > 0
     assert model.asked[before:] == []

@@ -55,7 +55,7 @@ def test_an_unchanged_plugin_shows_our_text_and_accepts_it(tmp_path, plugin):
 NEXT_EDITS = """
 vim.opt.runtimepath:prepend('{folder}')
 vim.lsp.config('copilot_ls', {{
-  cmd = {{ {command} }}, filetypes = {{ 'python' }}, settings = {{ foretype = {{}} }},
+  cmd = {{ {command} }}, filetypes = {{ 'python' }}, settings = {{ foretype = {{}} }}, init_options = {{ nextEdit = {{ eagerness = 'medium' }} }},
   capabilities = {{ general = {{ positionEncodings = {{ 'utf-16' }} }} }},
 }})
 vim.lsp.enable('copilot_ls')

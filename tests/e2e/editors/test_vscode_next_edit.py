@@ -51,7 +51,12 @@ class Window:
         launcher.write_text(f'#!/bin/sh\nshift\nexec {command} "$@"\n')
         launcher.chmod(0o755)
         files = {".vscode/own.code-snippets": json.dumps(SNIPPETS)}
-        self.it = VsCode(folder, NEAR, {**SETTINGS, "foretype.server.path": str(launcher)}, files=files)
+        self.it = VsCode(
+            folder,
+            NEAR,
+            {**SETTINGS, "foretype.server.path": str(launcher), "foretype.nextEdit.eagerness": "medium"},
+            files=files,
+        )
         self.tapped = Tapped(folder / "tap.jsonl")
         self._refusals = 0
         self._names = map("case_{}.py".format, count())

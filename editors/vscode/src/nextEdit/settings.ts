@@ -3,9 +3,9 @@ import * as vscode from 'vscode';
 const ENABLED = 'nextEdit.enabled';
 const EAGERNESS = 'nextEdit.eagerness';
 const LEVELS = [
-  { label: 'low', detail: 'What follows from a renamed declaration or a changed signature' },
-  { label: 'medium', detail: 'Also what two edits that are alike say' },
-  { label: 'high', detail: 'Also what one example says whose whole neighbourhood recurs, and what a model says' },
+  { label: 'low', detail: 'A rename that you followed at one place, or a changed signature' },
+  { label: 'medium', detail: 'Also what a renamed declaration says alone, and two edits that are alike' },
+  { label: 'high', detail: 'Also what a model says' },
 ];
 
 const settings = (): vscode.WorkspaceConfiguration => vscode.workspace.getConfiguration('foretype');
@@ -17,7 +17,7 @@ export async function toggleNextEdits(): Promise<void> {
 }
 
 export async function chooseEagerness(): Promise<void> {
-  const now = settings().get(EAGERNESS, 'medium');
+  const now = settings().get(EAGERNESS, 'low');
   const items = LEVELS.map((level) => ({ ...level, description: level.label === now ? 'now' : '' }));
   const picked = await vscode.window.showQuickPick(items, { title: 'Foretype: how sure a next edit must be' });
   if (picked) {
