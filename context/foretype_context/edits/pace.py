@@ -62,7 +62,7 @@ _LEVELS: Final = {
     Eagerness.MEDIUM: _SURE | {"declaration", "like_edits"},
     Eagerness.HIGH: _SURE | {"declaration", "like_edits", "model"},
 }
-"""Of the renames of ordinary commits that a use by hand confirmed, 38 of 39 were right at the next place, of the others one in four was
+"""Of the renames of ordinary commits that a use by hand confirmed, 76 of 81 were right at the next place, of the others one in four was
 not: a new name is often a new thing. What rests on one example is shown at no level: of 84 in held-out commits 3 were right."""
 
 
