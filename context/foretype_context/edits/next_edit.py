@@ -161,11 +161,13 @@ class NextEditRules:
         for rename in seen:
             if rename[:2] in self._confirmed:
                 return of(rename, Evidence.RENAME)
-        for signature in self._signatures_of(root, source, text):
-            if signature.is_seen_elsewhere:
-                return Elsewhere(Evidence.SIGNATURE, signature.token, partial(signature.elsewhere, path), self._refused)
-        if seen:
-            return of(seen[0], Evidence.DECLARATION)
+        for of_names in (False, True):
+            for signature in self._signatures_of(root, source, text, of_names=of_names):
+                if signature.is_seen_elsewhere:
+                    sites = partial(signature.elsewhere, path)
+                    return Elsewhere(Evidence.SIGNATURE, signature.token, sites, self._refused)
+            if seen:
+                return of(seen[0], Evidence.DECLARATION)
         template = self._template(root, source, text)
         if template is not None:
             sites = partial(alike_elsewhere, template, self._language)
@@ -184,11 +186,13 @@ class NextEditRules:
         for rename in renames:
             if rename[:2] in self._confirmed:
                 yield Evidence.RENAME, rename[:2], sites(rename)
-        for signature in self._signatures_of(root, source, text):
+        for signature in self._signatures_of(root, source, text, of_names=False):
             yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, self._spans())
         for rename in renames:
             if rename[:2] not in self._confirmed:
                 yield Evidence.DECLARATION, rename[:2], sites(rename)
+        for signature in self._signatures_of(root, source, text):
+            yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, self._spans())
         template = self._template(root, source, text)
         places = [] if template is None else places_alike(template, self._language, root, text)
         yield Evidence.LIKE_EDITS, None, places
@@ -235,9 +239,14 @@ class NextEditRules:
                 self._free.append(rename)
             yield rename
 
-    def _signatures_of(self, root: Node, source: bytes, text: str) -> Iterator[Signatures]:
+    def _signatures_of(self, root: Node, source: bytes, text: str, *, of_names: bool = True) -> Iterator[Signatures]:
+        """Those that are to be followed.
+
+        Args:
+            of_names: a parameter that got another name just now, too: calls may say it.
+        """
         burst = self._bursts.open
-        if burst is not None and rename_in(burst) is None:
+        if burst is not None and (of_names or rename_in(burst) is None):
             self._add(signature_in(burst, root, source, self._language))
         for signature in list(self._signatures):
             found = Signatures.of(signature, root, source, text, self._language)
