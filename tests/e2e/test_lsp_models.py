@@ -169,7 +169,7 @@ def small_disk(folder):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("trouble", [pytest.param(one, id=name) for name, one in TROUBLES.items()])
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 async def test_a_download_that_fails_is_one_sentence_in_the_editor_and_suggestions_go_on(
     trouble, tmp_path, state, monkeypatch
 ):

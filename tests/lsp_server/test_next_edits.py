@@ -51,6 +51,19 @@ async def test_a_renamed_parameter_is_followed_place_by_place_and_then_there_is_
     assert await typist.next(3, 11) is None
 
 
+async def test_unless_told_otherwise_a_rename_is_shown_once_one_reference_was_changed_by_hand(client):
+    client.initialize()
+    typist = Typist(client)
+    typist.retype(0, 9, "width", "size")
+    assert await typist.next(1, 7) is None
+    typist.retype(1, 7, "width", "size")
+    edit = await typist.next(2, 0)
+    assert (edit["text"], edit["range"]["start"]) == ("size", {"line": 3, "character": 11})
+    assert edit["data"]["evidence"] == "rename"
+    typist.take(edit)
+    assert typist.text == AREA.replace("width", "size")
+
+
 async def test_who_stays_in_the_line_may_be_changing_more_of_it_and_who_leaves_it_has_finished(
     typist, settled, monkeypatch
 ):

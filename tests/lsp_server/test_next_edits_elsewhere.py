@@ -52,7 +52,7 @@ def indexed(client, root):
 
 
 def renaming(client, root, **options):
-    client.initialize(options=MEDIUM | (options or {}), rootUri=root.as_uri())
+    client.initialize(options=MEDIUM | options, rootUri=root.as_uri())
     typist = Typist(client, MODULE, (root / "mod.py").as_uri())
     typist.replace(0, 4, 9, "size")
     return typist
@@ -60,6 +60,12 @@ def renaming(client, root, **options):
 
 def opened(client, path, text=None):
     return Typist(client, path.read_text() if text is None else text, path.as_uri())
+
+
+async def test_other_files_wait_for_the_first_reference_too_unless_told_otherwise(client, folder):
+    typist = renaming(client, folder, nextEdit={"eagerness": "low"})
+    opened(client, folder / "use.py")
+    assert await typist.next(0, 8) is None
 
 
 async def test_an_open_file_comes_first_by_its_own_version_and_is_followed_to_its_end(client, folder):

@@ -186,13 +186,16 @@ class NextEditRules:
         for rename in renames:
             if rename[:2] in self._confirmed:
                 yield Evidence.RENAME, rename[:2], sites(rename)
+        told = set[str]()
         for signature in self._signatures_of(root, source, text, of_names=False):
+            told.add(signature.token)
             yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, self._spans())
         for rename in renames:
             if rename[:2] not in self._confirmed:
                 yield Evidence.DECLARATION, rename[:2], sites(rename)
         for signature in self._signatures_of(root, source, text):
-            yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, self._spans())
+            if signature.token not in told:
+                yield Evidence.SIGNATURE, ("", signature.token), signature.sites(root, source, text, self._spans())
         template = self._template(root, source, text)
         places = [] if template is None else places_alike(template, self._language, root, text)
         yield Evidence.LIKE_EDITS, None, places

@@ -57,6 +57,8 @@ LINE_S: Final = {Eagerness.LOW: 2.0, Eagerness.MEDIUM: 2.0, Eagerness.HIGH: 1.0}
 session half of the further edits in a line began more than 1.1 s after the one before, and a quarter more than 2.2 s."""
 
 _SURE: Final = frozenset({"rename", "signature"})
+_LASTING: Final = _SURE | {"declaration"}
+"""A rename is still to be followed long after it was typed."""
 _LEVELS: Final = {
     Eagerness.LOW: _SURE,
     Eagerness.MEDIUM: _SURE | {"declaration", "like_edits"},
@@ -120,7 +122,7 @@ class Pace:
         name = str(evidence)
         if not self.shows(evidence, eagerness, now_s):
             return False
-        if quiet_s > (_STALE_RENAME_S if name in _SURE or name == "declaration" else _STALE_S):
+        if quiet_s > (_STALE_RENAME_S if name in _LASTING else _STALE_S):
             return False
         recent = [one for at_s, one in self._refused if one.uri == told.uri and now_s - at_s < LINE_COOL_DOWN_S]
         return not any(one.line == told.line or one[2:] == told[2:] for one in recent)
