@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from foretype_context.edits import pace
 from foretype_lsp.documents.positions import Lines, Position, split_lines
-from foretype_lsp.next_edit.handlers import JUMPED, QUESTION
+from foretype_lsp.next_edit.handlers import DID_SHOW, JUMPED, QUESTION
 from foretype_lsp.next_edit.offers import ACCEPT_COMMAND
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -377,10 +377,10 @@ async def test_an_editor_that_sends_whole_texts_is_followed_too(client):
 
 
 class Notebook:
-    """Two code cells and one of text; what is typed in one is a change of the notebook."""
+    """Cells of code; what is typed in one is a change of the notebook."""
 
-    def __init__(self, client, *texts, languages=("python",) * 9):
-        self.client, self.uri, self.versions = client, "file:///w/a.ipynb", [1] * len(texts)
+    def __init__(self, client, *texts, languages=("python",) * 9, uri="file:///w/a.ipynb"):
+        self.client, self.uri, self.versions = client, uri, [1] * len(texts)
         self.texts = list(texts)
         cells = [{"kind": 2, "document": self.cell(at)} for at in range(len(texts))]
         documents = [
@@ -420,12 +420,43 @@ async def test_a_cell_of_a_notebook_has_positions_and_versions_of_its_own(client
     assert edit["range"] == {"start": {"line": 2, "character": 7}, "end": {"line": 2, "character": 12}}
 
 
-async def test_a_cell_says_nothing_of_another_cell(client):
+async def test_a_rename_is_followed_from_cell_to_cell_each_by_its_own_positions_and_version(client):
+    client.initialize()
+    it = Notebook(client, "width = 1\nprint(width)\n", "# width\n%time width\n", "x = 0\ny = width\n", "print(width)")
+    it.replace(3, 0, 6, 11, "width")  # each cell has a version of its own
+    it.replace(0, 0, 0, 5, "size")
+    assert await it.next(0, 1, 0) == []
+    it.replace(0, 1, 6, 11, "size")
+    for at, line, character in ((2, 1, 4), (3, 0, 6)):
+        (edit,) = await it.next(0, 0, 0)
+        assert edit["textDocument"] == {"uri": it.cell(at), "version": it.versions[at]}
+        assert edit["range"]["start"] == {"line": line, "character": character}
+        assert (edit["text"], edit["data"]["replaces"], edit["data"]["evidence"]) == ("size", "width", "rename")
+        it.replace(at, line, character, character + 5, edit["text"])
+        client.request("workspace/executeCommand", **{k: edit["command"][k] for k in ("command", "arguments")})
+    assert await it.next(3, 0, 0) == []
+
+
+async def test_an_edit_of_another_cell_is_far_and_taken_in_it(client):
     client.initialize(options=MEDIUM)
+    log = Log(client)
     it = Notebook(client, "width = 1\n", "print(width)\n")
     it.replace(0, 0, 0, 5, "size")
-    assert await it.next(0, 0, 0) == []
-    assert len(await it.next(1, 0, 0)) == 1  # where it stands it may be asked for
+    (edit,) = await it.next(0, 0, 0)
+    assert edit["textDocument"]["uri"] == it.cell(1)
+    client.notify(DID_SHOW, item={"command": edit["command"]})
+    it.replace(1, 0, 6, 11, "size")
+    assert [(one.end, one.jump, one.elsewhere) for one in log.outcomes] == [("accepted", True, False)]
+
+
+async def test_an_edit_in_the_cell_of_a_notebook_that_imports_what_was_renamed(client, tmp_path):
+    client.initialize(rootUri=tmp_path.as_uri(), options=MEDIUM)
+    it = Notebook(client, "import os\n", "from a import area\n\narea(1, 2)\n", uri=(tmp_path / "n.ipynb").as_uri())
+    typist = Typist(client, AREA, uri=(tmp_path / "a.py").as_uri())
+    typist.retype(0, 4, "area", "surface")
+    edit = await typist.next(2, 0)
+    assert edit["textDocument"] == {"uri": it.cell(1), "version": 1}
+    assert edit["range"]["start"] == {"line": 0, "character": 14}
 
 
 async def test_a_line_that_only_ipython_understands_is_left_alone(client):

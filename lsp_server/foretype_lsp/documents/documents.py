@@ -6,6 +6,7 @@ what cannot be followed is marked as lost instead of being guessed at, until the
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -59,14 +60,20 @@ class Open(Protocol):
     """What an editor may ask about: a document, or a cell of a notebook, which is a part of one.
 
     Attributes:
+        uri: what the editor calls it.
         document: what the client works on; of a cell that of its notebook.
+        start: where in `document` its text begins.
         lines: the text by the editor's positions; of a cell its own.
         version: of `lines`, as the editor counts.
         file, excluded, lost: as in :class:`HeldText`.
     """
 
     @property
+    def uri(self) -> str: ...
+    @property
     def document(self) -> Document: ...
+    @property
+    def start(self) -> int: ...
     @property
     def lines(self) -> Lines: ...
     @property
@@ -114,6 +121,14 @@ class HeldText:
     @property
     def usable(self) -> bool:
         return self.excluded is None and not self.lost
+
+    @property
+    def uri(self) -> str:
+        return self.document.uri
+
+    @property
+    def start(self) -> int:
+        return 0 if self.window is None else -self.window.start
 
     @property
     def version(self) -> int:
@@ -196,6 +211,14 @@ class Documents:
     def find(self, uri: str) -> Open | None:
         """A document, or a cell of a notebook."""
         return self.cells.get(unquote(uri)) or self._held.get(unquote(uri))
+
+    def part_at(self, document: Document, offset: int) -> Open | None:
+        """What an editor calls the part of a document that a place is in: the document, or a notebook's last cell that begins above it."""
+        cells = [cell for cell in self.cells.values() if cell.document is document]
+        if not cells:
+            return self.get(document.uri)
+        above = bisect_right(cells, offset, key=lambda cell: cell.start)
+        return cells[above - 1] if above else None
 
     def open(
         self, uri: str, text: str, *, language: str = "", version: int = 0, limit_bytes: int = MAX_FOLLOWED_BYTES

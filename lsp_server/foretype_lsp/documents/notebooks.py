@@ -66,8 +66,16 @@ class OpenCell:
         self._text = text
 
     @property
+    def uri(self) -> str:
+        return self._text.uri
+
+    @property
     def document(self) -> Document:
         return self._notebook.held.document
+
+    @property
+    def start(self) -> int:
+        return self._notebook.joined.start_of(self._text)
 
     @property
     def lines(self) -> Lines:
@@ -93,8 +101,7 @@ class OpenCell:
         return self._notebook.held.snapshot()
 
     def offset_at(self, position: Position) -> int:
-        joined = self._notebook.joined
-        return joined.start_of(self._text) + self._text.offset_at(position, joined.language)
+        return self.start + self._text.offset_at(position, self._notebook.joined.language)
 
     def excluded_at(self, position: Position) -> str | None:
         line = self.lines.line(min(position.line, len(self.lines) - 1))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foretype_client.sources.all_sources import Sources
+from foretype_context.text.document import Document
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_lsp.documents.documents import (
@@ -74,6 +75,10 @@ class SharedDocuments:
     def find(self, uri: str) -> Open | None:
         """A document, or a cell of a notebook."""
         return self._documents.find(uri)
+
+    def part_at(self, document: Document, offset: int) -> Open | None:
+        """What the editor calls the part of a document that a place is in."""
+        return self._documents.part_at(document, offset)
 
     def usable(self, uri: str) -> HeldText | str:
         """An open document that may be sent, or why not."""

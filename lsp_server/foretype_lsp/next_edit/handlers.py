@@ -13,7 +13,7 @@ from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_context.edits.evidence import Evidence, NextEdit
 from foretype_context.edits.pace import Pace, RememberedEdit
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Edit
+from foretype_context.text.document import Document, Edit
 
 from foretype_lsp import messages
 from foretype_lsp.documents.documents import HeldText, Open
@@ -23,7 +23,8 @@ from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.next_edit.model import EditModel, FromModel
 from foretype_lsp.next_edit.offers import ACCEPT_COMMAND, GivenEdit, Offers, item
 from foretype_lsp.next_edit.on_screen import OnScreen
-from foretype_lsp.next_edit.other_files import EditsInOtherFiles, OtherFilePlace
+from foretype_lsp.next_edit.other_files import EditsInOtherFiles
+from foretype_lsp.next_edit.places import EditPlace, in_open
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
 
@@ -209,18 +210,14 @@ class NextEditing:
         found = await self._tracking.next(document, cursor)
         if found is not None and not self._shows(found.evidence):
             found = None
-        place: OtherFilePlace | None = None
+        place: EditPlace | None = None
         if found is not None:
-            place = OtherFilePlace(asked_as, held.version, document.text, held.lines, found, uri)
+            place = self._in(document, found)
         elif isinstance(held, HeldText) and not superseded.done():
             place = await self._others.next(held, superseded.done, self._shows)
             if place is None and not superseded.done() and self._may_ask_model(uri):
                 said = await self._from_model.next(document, cursor, superseded)
-                place = (
-                    None
-                    if said is None
-                    else OtherFilePlace(asked_as, held.version, document.text, held.lines, said, uri)
-                )
+                place = None if said is None else self._in(document, said)
         now = self._documents.find(asked_as)
         if superseded.done() or place is None or now is None:
             return _nothing()
@@ -228,7 +225,12 @@ class NextEditing:
             return _nothing()
         if self._on_screen.has_inline(uri, version, cursor):
             return _nothing()
+        if place.lines is now.lines:
+            place = place._replace(uri=asked_as)
         return self._offered(now, place, cursor, self._taken if chained else None) or _nothing()
+
+    def _in(self, document: Document, found: NextEdit) -> EditPlace | None:
+        return in_open(self._documents.part_at(document, found.edit.start), found, document.uri)
 
     def _shows(self, evidence: Evidence) -> bool:
         return self._pace.shows(evidence, self._settings.options.next_edit.eagerness, self._clock())
@@ -237,26 +239,22 @@ class NextEditing:
         eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(uri)
         return self._pace.allows(Evidence.MODEL, eagerness, RememberedEdit(uri, "", "", ""), quiet_s, self._clock())
 
-    def _offered(self, held: Open, place: OtherFilePlace, cursor: int, before: GivenEdit | None) -> _Answer | None:
+    def _offered(self, held: Open, place: EditPlace, cursor: int, before: GivenEdit | None) -> _Answer | None:
         """The answer with an edit, where it is one of what it says it is, and may be shown.
 
         Args:
             before: the one that it follows, which was taken.
         """
         asked_in, now_s = held.document.uri, self._clock()
-        own = place.lines is held.lines
-        uri, first = (asked_in, held.offset_at(Position(0, 0))) if own else (place.uri, 0)
-        text, found = place.text, _with_line_ends_of(place.text, place.found)
+        uri, text, found = place.document, place.text, place.found
         start, end, new = found.edit
-        if not _is_within(place, found.edit, first) or (own and _is_masked(held, found.edit, first)):
-            return None
         told = RememberedEdit(uri, _line_of(text, found.edit), text[start:end], new)
         eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(place.origin)
         if not self._pace.allows(found.evidence, eagerness, told, quiet_s, now_s):
             return None
         if (older := self._offers.live(asked_in)) is not None:
             if (older.uri, older.text, older.found) == (uri, text, found):  # the same, asked for again
-                return {"edits": [item(older.id, place.uri, place.version, found, place.lines, first)]}
+                return {"edits": [item(older.id, place)]}
             self._end(older, "replaced")
         id = self._offers.new_id()
         chain, order = (before.chain, before.order + 1) if before is not None else (id, 1)
@@ -272,11 +270,11 @@ class NextEditing:
             given_s=now_s,
             chain=chain,
             order=order,
-            jump=found.jump_only or uri != asked_in or _is_far(text, found.edit, cursor),
+            jump=found.jump_only or place.lines is not held.lines or _is_far(text, found.edit, cursor),
         )
         self._offers.add(offer)
         self._tracking.expect(uri, None if found.jump_only else offer.result)
-        return {"edits": [item(offer.id, place.uri, place.version, found, place.lines, first)]}
+        return {"edits": [item(offer.id, place)]}
 
     def _take(self, offer: GivenEdit) -> None:
         offer.accepted = True
@@ -304,25 +302,3 @@ def _line_of(text: str, edit: Edit) -> str:
     first = text.rfind("\n", 0, edit.start) + 1
     last = text.find("\n", edit.end)
     return text[first : len(text) if last < 0 else last].strip()
-
-
-def _with_line_ends_of(text: str, found: NextEdit) -> NextEdit:
-    """The engine ends lines with a line feed."""
-    if "\n" not in found.edit.text or "\r\n" not in text:
-        return found
-    ends = found.edit.text.replace("\r\n", "\n").replace("\n", "\r\n")
-    return found._replace(edit=found.edit._replace(text=ends))
-
-
-def _is_within(place: OtherFilePlace, edit: Edit, first: int) -> bool:
-    """Whether an edit is one of what the editor calls this document, a notebook's cell too, character for character."""
-    start, end = edit.start - first, edit.end - first
-    if start < 0 or end > place.lines.chars or "\ufffd" in edit.text:
-        return False
-    return place.lines.part(start, end) == place.text[edit.start : edit.end]
-
-
-def _is_masked(held: Open, edit: Edit, first: int) -> bool:
-    """Whether it touches a line that the editor has otherwise: one that only IPython understands."""
-    lines = (held.lines.position_at(at - first).line for at in (edit.start, edit.end))
-    return any(held.excluded_at(Position(line, 0)) for line in lines)

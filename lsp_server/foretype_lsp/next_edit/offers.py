@@ -9,9 +9,8 @@ from typing import Any, Final
 from foretype_client.telemetry.next_edits import NextEditOutcome, TakenEdit
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.edits.pace import RememberedEdit
-from foretype_context.text.document import Edit
 
-from foretype_lsp.documents.positions import Lines
+from foretype_lsp.next_edit.places import EditPlace
 
 __all__ = ["ACCEPT_COMMAND", "GivenEdit", "Offers", "item"]
 
@@ -110,27 +109,24 @@ class Offers:
         return next((one for one in of if not one.ended), None)
 
 
-def item(id: str, uri: str, version: int | None, found: NextEdit, lines: Lines, start: int) -> dict[str, Any]:
-    """What the editor gets.
-
-    Args:
-        lines: the text by the editor's positions, `start` the characters of the document before it.
-    """
-    edit = Edit(found.edit.start - start, found.edit.end - start, found.edit.text)
-    first, last = lines.position_at(edit.start), lines.position_at(edit.end)
+def item(id: str, place: EditPlace) -> dict[str, Any]:
+    """What the editor gets."""
+    found, lines = place.found, place.lines
+    start, end = found.edit.start - place.start, found.edit.end - place.start
+    first, last = lines.position_at(start), lines.position_at(end)
     return {
-        "text": edit.text,
+        "text": found.edit.text,
         "range": {
             "start": {"line": first.line, "character": first.character},
             "end": {"line": last.line, "character": last.character},
         },
-        "textDocument": {"uri": uri, "version": version},
+        "textDocument": {"uri": place.uri, "version": place.version},
         "command": {"title": "Accept next edit", "command": ACCEPT_COMMAND, "arguments": [id]},
         "data": {
             "id": id,
             "evidence": str(found.evidence),
             "left": found.left,
             "jumpOnly": found.jump_only,
-            "replaces": lines.part(edit.start, edit.end),
+            "replaces": lines.part(start, end),
         },
     }

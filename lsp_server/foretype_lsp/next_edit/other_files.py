@@ -11,7 +11,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.evidence import Evidence, NextEdit
@@ -27,10 +27,11 @@ from foretype_context.text.uris import path_of_uri
 from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.positions import Lines
 from foretype_lsp.documents.shared import SharedDocuments
+from foretype_lsp.next_edit.places import EditPlace, in_file, in_open
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
 
-__all__ = ["EditsInOtherFiles", "OtherFilePlace", "read_file"]
+__all__ = ["EditsInOtherFiles", "read_file"]
 
 _FILES: Final = 24
 """Of one question."""
@@ -38,22 +39,6 @@ _FILE_BYTES: Final = 200_000
 _INDEX_S: Final = 0.2
 _FORGET_S: Final = 30.0
 _KNOWN: Final = 512
-
-
-class OtherFilePlace(NamedTuple):
-    """A next edit in another file than the one that was asked about.
-
-    Attributes:
-        version: None where it is not open.
-        origin: document whose edits say so.
-    """
-
-    uri: str
-    version: int | None
-    text: str
-    lines: Lines
-    found: NextEdit
-    origin: str
 
 
 class EditsInOtherFiles:
@@ -70,7 +55,7 @@ class EditsInOtherFiles:
 
     async def next(
         self, asked: HeldText, stopped: Callable[[], bool], shows: Callable[[Evidence], bool]
-    ) -> OtherFilePlace | None:
+    ) -> EditPlace | None:
         """The first place that is certain: in what was asked about, where another document's edits say so, then in others.
 
         Args:
@@ -92,7 +77,7 @@ class EditsInOtherFiles:
 
     async def _places(
         self, asked: HeldText, origin: HeldText, root: Path, elsewhere: Elsewhere, stopped: Callable[[], bool]
-    ) -> AsyncIterator[OtherFilePlace]:
+    ) -> AsyncIterator[EditPlace]:
         seen = {origin.document.uri}
         for held in (asked, *self._documents.usable_ones()):
             uri = held.document.uri
@@ -117,9 +102,7 @@ class EditsInOtherFiles:
             if place := await self._in_file(file, origin, root, elsewhere, ignored):
                 yield place
 
-    async def _in_open(
-        self, held: HeldText, origin: HeldText, root: Path, elsewhere: Elsewhere
-    ) -> OtherFilePlace | None:
+    async def _in_open(self, held: HeldText, origin: HeldText, root: Path, elsewhere: Elsewhere) -> EditPlace | None:
         document, version = held.document, held.document.version
         key = origin.document.uri, elsewhere.evidence, elsewhere.token, document.uri, version
         if held.window is not None or self._is_silent(key):
@@ -130,11 +113,11 @@ class EditsInOtherFiles:
             return None
         if document.version != version or self._documents.get(document.uri) is not held:
             return None
-        return OtherFilePlace(document.uri, version, document.text, held.lines, found, origin.document.uri)
+        return in_open(self._documents.part_at(document, found.edit.start), found, origin.document.uri)
 
     async def _in_file(
         self, file: Path, origin: HeldText, root: Path, elsewhere: Elsewhere, ignored: Ignored
-    ) -> OtherFilePlace | None:
+    ) -> EditPlace | None:
         language = language_of(file.name)
         if not self._settings.options.enabled(language):
             return None
@@ -157,7 +140,7 @@ class EditsInOtherFiles:
         if made is None or self._documents.get(file.as_uri()) is not None:  # it was opened meanwhile
             return None
         text, found = made
-        return OtherFilePlace(file.as_uri(), None, text, Lines(text, origin.lines.encoding), found, origin.document.uri)
+        return in_file(file.as_uri(), text, Lines(text, origin.lines.encoding), found, origin.document.uri)
 
     def _root_of(self, uri: str) -> Path | None:
         path = path_of_uri(uri)
