@@ -88,7 +88,8 @@ const commands = {
         const text = style.content.startsWith('"') ? style.content.slice(1, -1).replace(/\\(.)/g, '$1').replaceAll('\u00a0', ' ') : '';
         return { text, isBelow: style.position === 'absolute', top: parseFloat(style.top) };
       };
-      const editor = document.querySelector('.part.editor .editor-group-container.active .monaco-editor');
+      const cell = document.activeElement?.closest('.notebookOverlay .monaco-editor');
+      const editor = cell ?? document.querySelector('.part.editor .editor-group-container.active .monaco-editor');
       const numbers = new Map([...editor.querySelectorAll('.margin-view-overlays > div')].map((row) => [row.style.top, row.textContent.trim()]));
       return [...editor.querySelectorAll('.view-line')].map((line) => {
         const shown = { line: Number(numbers.get(line.style.top)), pieces: [], below: [], hint: '' };
@@ -129,7 +130,7 @@ const commands = {
   // What all editors of the window show.
   text: () => page.evaluate(() => [...document.querySelectorAll('.view-line')].map((node) => node.textContent).join('\n').replaceAll('\u00a0', ' ')),
   // What the editor shows that keys go to.
-  active: () => page.evaluate(() => document.activeElement?.closest('.editor-instance')?.querySelector('.view-lines')?.textContent.replaceAll('\u00a0', ' ') ?? ''),
+  active: () => page.evaluate(() => document.activeElement?.closest('.editor-instance, .notebookOverlay .monaco-editor')?.querySelector('.view-lines')?.textContent.replaceAll('\u00a0', ' ') ?? ''),
   // The button of the editor for workspace trust.
   trust: async () => {
     await page.locator('.workspace-trust-editor .workspace-trust-buttons-row .monaco-button', { hasText: /^Trust/ }).first().click({ timeout: 180_000 });

@@ -41,7 +41,7 @@ SILENT_S = 3.0
 class Window:
     """VS Code, and what of the next edit is on its screen."""
 
-    def __init__(self, folder: Path, url: str):
+    def __init__(self, folder: Path, url: str, settings: dict):
         folder.mkdir(exist_ok=True)
         self.script = folder / "script.json"
         program = Path(__file__).parent / "next_edit_script.py"
@@ -54,7 +54,7 @@ class Window:
         self.it = VsCode(
             folder,
             NEAR,
-            {**SETTINGS, "foretype.server.path": str(launcher), "foretype.nextEdit.eagerness": "medium"},
+            {**SETTINGS, "foretype.server.path": str(launcher), **settings},
             files=files,
         )
         self.tapped = Tapped(folder / "tap.jsonl")
@@ -191,7 +191,7 @@ class Window:
 
 @pytest.fixture(scope="module")
 def only_window(served, tmp_path_factory):
-    it = Window(tmp_path_factory.mktemp("vscode"), served.url)
+    it = Window(tmp_path_factory.mktemp("vscode"), served.url, {"foretype.nextEdit.eagerness": "medium"})
     try:
         it.it.do("focus")
         it.until(lambda: "ready" in (it.it.do("status") or ""), "the status item says ready", STARTS_S)

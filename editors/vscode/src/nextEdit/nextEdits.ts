@@ -1,13 +1,12 @@
-import * as path from 'node:path';
-
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 
 import { Ink } from './drawing';
 import { drawing, hint, isNear, type Replacement, trimmed, typedAlong } from './model';
+import { nameOf } from './names';
 import { ACCEPTED, type Answer, ASK, type Asked, ENDED, type Item, JUMPED, type Reason, SHOWN } from './protocol';
 
-const SELECTOR = [{ scheme: 'file' }, { scheme: 'untitled' }];
+const SELECTOR = [{ scheme: 'file' }, { scheme: 'untitled' }, { scheme: 'vscode-notebook-cell' }];
 const DEBOUNCE_MS = 50;
 const MOVES_MAX = 3; // to other lines, before it is clear that the user goes somewhere else
 const VISIBLE = 'foretype.nextEditVisible';
@@ -356,8 +355,7 @@ export class NextEdits implements vscode.Disposable {
     } else {
       const { line } = old ? old.document.positionAt(old.edit.start) : offer.item.range.start;
       const cursor = editor.selection.active.line;
-      const file = offer.uri.toString() === editor.document.uri.toString() ? undefined : path.posix.basename(offer.uri.path);
-      this.ink.far(editor, cursor, hint(cursor, line, file, this.isOnTab ? 'Tab' : KEY));
+      this.ink.far(editor, cursor, hint(cursor, line, nameOf(offer.uri, editor.document), this.isOnTab ? 'Tab' : KEY));
     }
   }
 
