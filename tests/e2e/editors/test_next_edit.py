@@ -32,14 +32,19 @@ def started(request, served, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     command = server_command("--gateway", served.url, log=folder / "lsp.log")
     with kind(folder, NEAR, command, config=MORE.get(request.param, "")) as it:
-        it.command("eagerness", "medium")  # a renamed declaration suffices
         yield it
 
 
-@pytest.fixture
-def editor(started):
-    started.afresh(NEAR)
+@pytest.fixture(scope="module")
+def eager(started):
+    started.command("eagerness", "medium")  # a renamed declaration suffices
     return started
+
+
+@pytest.fixture
+def editor(eager):
+    eager.afresh(NEAR)
+    return eager
 
 
 @pytest.fixture
@@ -47,6 +52,22 @@ def refusing(editor):
     """For a test that refuses something: the others are not to pay for it."""
     yield editor
     editor.forgiven()
+
+
+def test_with_the_settings_that_ship_a_rename_waits_for_one_use_that_is_changed_by_hand(started):
+    started.go(*WIDTH)
+    started.word("breadth")
+    started.until_text(RENAMED)
+    started.go(3)
+    assert started.last_edits() == []
+    assert started.seen() is None
+    started.go(1, 11)
+    started.word("breadth")
+    started.until_text(FIRST)
+    started.go(1, 9)
+    started.until_seen()
+    started.taken()
+    started.until_text(ALL)
 
 
 def test_next_edit_01_tab_in_the_indentation_indents(editor):
