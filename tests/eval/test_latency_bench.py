@@ -28,12 +28,13 @@ TINY = Counts(
     shown=2,
     didchange=3,
     next_edit=4,
+    first_sights=1,
     starts=0,
 )
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_every_row_is_measured_through_real_processes(tmp_path: Path) -> None:
     steps: set[str] = set()
     profile = tmp_path / "asked.toml"  # as of the model that ships: what it says is shown to nobody who does not ask
@@ -48,6 +49,10 @@ async def test_every_row_is_measured_through_real_processes(tmp_path: Path) -> N
         "next_edit": 4,
         "overhead": 5,
         "shown": 2,
+        "first_sight": 1,
+        "first_sight_without": 1,
+        "first_sight_indexed": 1,
+        "first_sight_indexed_without": 1,
     }.items():
         row = result[f"{name}_ms"]
         assert row["n"] >= least, name
@@ -60,6 +65,7 @@ async def test_every_row_is_measured_through_real_processes(tmp_path: Path) -> N
     assert 5_400 <= result["facts"]["prompt_tokens_6000"]["min"]
     assert result["cached_share"]["warm"] > 0.9 > result["cached_share"]["cold"]
     assert result["facts"]["engine_running_after"] == 0
+    assert result["facts"]["first_sight_files"] == 200
     assert {"prompts", "prompts_6000", "type-through", "changes", "next edits"} <= steps
     json.dumps(result)
 

@@ -16,6 +16,7 @@ from foretype_eval.errors import LspAnswerError, LspGoneError, WorkloadError
 from foretype_eval.gateway import connected
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.editor_bench import measure_editor, measure_start
+from foretype_eval.latency.first_sight import measure_first_sight
 from foretype_eval.latency.gateway_bench import measure_gateway
 from foretype_eval.latency.next_edit_bench import measure_next_edits
 from foretype_eval.latency.options import QUICK, Counts, LatencyFigures, LatencyOptions, Part, Progress
@@ -43,6 +44,8 @@ async def run_latency(
             await measure_gateway(gateway, options, figures, progress=progress)
         if Part.EDITOR in options.parts:
             await measure_editor(gateway, options, figures, progress=progress)
+        if Part.FIRST_SIGHT in options.parts:
+            await measure_first_sight(gateway, options.seed, figures, options.counts.first_sights, progress=progress)
         profile = gateway.profile
     if Part.NEXT_EDIT in options.parts:  # asks nobody: a gateway that is not there is said before it
         measure_next_edits(options.counts.next_edit, figures, progress=progress)

@@ -46,10 +46,10 @@ class _Items(msgspec.Struct):
 class OpenFile:
     """An open document whose hole is being typed, as an editor does it."""
 
-    def __init__(self, server: LspClient, site: Site, number: int) -> None:
+    def __init__(self, server: LspClient, site: Site, folder: str) -> None:
         self._server = server
         self._site = site
-        self.uri = f"file:///bench/{number}/{site.path}"
+        self.uri = f"{folder}/{site.path}"
         self._line = site.text.count("\n", 0, site.offset)
         self.column = 0
         self._version = 1
@@ -75,6 +75,15 @@ class OpenFile:
                 "textDocument": {"uri": self.uri},
                 "position": {"line": self._line, "character": self.column},
                 "context": {"triggerKind": trigger},
+            },
+        )
+
+    def ask_next_edit(self) -> asyncio.Future[Any]:
+        return self._server.request(
+            "textDocument/copilotInlineEdit",
+            {
+                "textDocument": {"uri": self.uri, "version": self._version},
+                "position": {"line": self._line, "character": self.column},
             },
         )
 
@@ -132,7 +141,7 @@ async def measure_start(gateway: GatewayOptions, figures: LatencyFigures, runs: 
 async def first_suggestion(server: LspClient) -> None:
     """Ask until a model answers. The line is like no other in the file, so no local candidate can answer it."""
     text = "def add(first, second):\n    \n\n\nprint(add(1, 2))\n"
-    file = OpenFile(server, Site("start.py", text, text.index("    \n") + 4, ""), 0)
+    file = OpenFile(server, Site("start.py", text, text.index("    \n") + 4, ""), "file:///bench")
     file.column = 4
     async with asyncio.timeout(_READY_TIMEOUT_S):
         while not file.rest(await file.ask(_INVOKED)):  # noqa: ASYNC110 - another process gets ready
@@ -161,7 +170,7 @@ class _EditorBench:
             self._sizes.append(len(site.text))
             if self._number > _SITES_MAX:
                 return
-            yield OpenFile(self._server, site, self._number)
+            yield OpenFile(self._server, site, f"file:///bench/{self._number}")
 
     async def _counts(self) -> dict[str, Any]:
         return (await self._server.request("foretype/status", {}))["counts"]

@@ -46,13 +46,13 @@ class LspClient:
         )
         return cls(process)
 
-    async def initialize(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Handshake as an editor with inline completion does it."""
+    async def initialize(self, options: dict[str, Any], *, root: str | None = None) -> dict[str, Any]:
+        """Handshake as an editor with inline completion does it; `root` is the URI of the open folder."""
         result = await self.request(
             "initialize",
             {
                 "processId": None,
-                "rootUri": None,
+                "rootUri": root,
                 "capabilities": {
                     "general": {"positionEncodings": ["utf-32", "utf-16"]},
                     "textDocument": {"inlineCompletion": {"dynamicRegistration": False}},

@@ -28,6 +28,7 @@ class Part(StrEnum):
     CANCEL = "cancel"
     EDITOR = "editor"
     NEXT_EDIT = "next-edit"
+    FIRST_SIGHT = "first-sight"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     shown: int = 60
     didchange: int = 400
     next_edit: int = 240
+    first_sights: int = 7
     starts: int = 3
 
 
@@ -57,6 +59,7 @@ QUICK: Final = Counts(
     shown=6,
     didchange=30,
     next_edit=48,
+    first_sights=1,
     starts=1,
 )
 

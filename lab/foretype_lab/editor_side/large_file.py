@@ -83,7 +83,7 @@ async def _one_file(
     at = whole.index("\n", len(whole) * (number + 1) // (options.files + 2)) + 1
     whole = f"{whole[:at]}\n{whole[at:]}"
     began = time.perf_counter()
-    with contextlib.closing(OpenFile(server, Site(f"large_{number}.py", whole, at, ""), number)) as file:
+    with contextlib.closing(OpenFile(server, Site(f"large_{number}.py", whole, at, ""), "file:///bench")) as file:
         await server.request("foretype/status", {})
         figures.add("open", (time.perf_counter() - began) * 1e3)
         await asyncio.sleep(options.rest_s)
