@@ -169,8 +169,11 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     only_first = sum(a and not b for a, b in zip(first, second, strict=True))
     only_second = sum(b and not a for a, b in zip(first, second, strict=True))
     total = only_first + only_second
-    tail = sum(math.comb(total, k) for k in range(min(only_first, only_second) + 1))
     # Integers keep this exact for any number of pairs; dividing them does not overflow.
+    tail = ways = 1  # how many of `total` coins fall on one side, at most so many times
+    for k in range(min(only_first, only_second)):
+        ways = ways * (total - k) // (k + 1)
+        tail += ways
     return McNemar(only_first, only_second, min(1.0, 2 * tail / (1 << total)) if total else 1.0)
 
 

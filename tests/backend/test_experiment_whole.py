@@ -113,6 +113,7 @@ async def test_a_variant_that_hurts_stops_itself_and_everybody_goes_back(tmp_pat
     assert guard["p99_ms"][0] < 150 < guard["p99_ms"][1] and min(guard["n"]) > 0
 
 
+@pytest.mark.slow
 async def test_a_variant_beside_itself_is_no_difference(tmp_path: Path) -> None:
     async with office(tmp_path) as place:
         await filled(place)

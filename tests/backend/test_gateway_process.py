@@ -86,6 +86,7 @@ async def test_a_private_gateway_announces_itself_to_its_user_alone(tmp_path: Pa
         assert list(state.iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_pool_for_blocks_alone_that_is_away_is_told_in_one_line(tmp_path: Path) -> None:
     profile = tmp_path / "team.toml"
     pool = {"url": "http://127.0.0.1:9/v1", "tokenizer": str(FOLDER / "tokenizer.json"), "grammar": "foretype-1"}
@@ -101,6 +102,7 @@ async def test_an_engine_whose_caches_nobody_keeps_apart_ends_the_start(tmp_path
     assert error.startswith("foretype serve: identity.enabled: ") and "Traceback" not in error
 
 
+@pytest.mark.slow
 async def test_two_starts_have_two_tokens(tmp_path: Path) -> None:
     tokens: set[str] = set()
     for _ in range(2):
@@ -130,11 +132,13 @@ async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: P
         assert not (tmp_path / "gateway.json").exists()
 
 
+@pytest.mark.slow
 async def test_a_private_gateway_that_nobody_joins_ends_too(tmp_path: Path) -> None:
     async with serving("--private", "--state-dir", str(tmp_path), "--linger-s", "0.2") as (process, _):
         assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
+@pytest.mark.slow
 async def test_the_file_of_a_successor_is_left_alone(tmp_path: Path) -> None:
     async with serving("--private", "--state-dir", str(tmp_path)) as (process, _):
         file = tmp_path / "gateway.json"
@@ -161,6 +165,7 @@ async def test_what_cannot_be_served_is_refused_with_the_remedy(arguments: tuple
     assert "Traceback" not in message
 
 
+@pytest.mark.slow
 async def test_a_port_in_use_is_refused_with_the_remedy() -> None:
     async with serving("--port", "0") as (_, url):
         message = await refused("--port", url.rpartition(":")[2])
@@ -198,6 +203,7 @@ def test_small_frames_never_wait_for_an_acknowledgement() -> None:
     listener.close()
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_gguf_file_of_the_user_is_served_with_nothing_beside_it(tmp_path: Path) -> None:
     names = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>"]

@@ -196,6 +196,7 @@ def metrics_file(folder: Path, port: int, after: str = "") -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_metrics_have_a_port_of_their_own_without_a_token(workers: int, port: int, tmp_path: Path) -> None:
     arguments = ("--port", "0", "--workers", str(workers), "--profile", metrics_file(tmp_path, port))
@@ -220,6 +221,7 @@ async def test_metrics_have_a_port_of_their_own_without_a_token(workers: int, po
         assert await process.wait() == 0
 
 
+@pytest.mark.slow
 async def test_a_metrics_port_beyond_this_machine_is_scraped_under_any_name(port: int, tmp_path: Path) -> None:
     path = metrics_file(tmp_path, port, after="host = '0.0.0.0'\n")
     async with serving("--port", "0", "--profile", path), httpx.AsyncClient(trust_env=False, timeout=60) as http:
@@ -236,6 +238,7 @@ async def test_a_metrics_port_in_use_ends_the_start(workers: str, tmp_path: Path
     assert error.startswith("foretype serve: metrics.port: cannot bind 127.0.0.1:") and "Traceback" not in error
 
 
+@pytest.mark.slow
 async def test_a_free_port_for_metrics_is_told_in_the_log(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *SERVE,

@@ -225,6 +225,7 @@ def test_the_file_names_the_collector_and_what_is_wrong_with_it(tmp_path: Path) 
     assert fixed_changes(Config(), Config(tracing=TracingConfig(endpoint="http://c"))) == ["tracing"]
 
 
+@pytest.mark.slow
 async def test_a_gateway_process_traces_by_its_file_and_by_its_environment(tmp_path: Path) -> None:
     async with collector() as (taking, url):
         named = tmp_path / "named.toml"

@@ -89,6 +89,7 @@ async def test_no_command_sends_a_token_in_clear_to_another_machine_unless_it_is
         assert TOKEN not in said
 
 
+@pytest.mark.slow
 async def test_a_user_and_a_password_in_the_address_are_a_token_too(tmp_path: Path) -> None:
     async with listening() as wire:
         url = f"ws://anna:{TOKEN}@{ELSEWHERE}:{wire.port}/v1/stream"
@@ -98,6 +99,7 @@ async def test_a_user_and_a_password_in_the_address_are_a_token_too(tmp_path: Pa
         assert b"Authorization" not in wire.heard[0]
 
 
+@pytest.mark.slow
 async def test_the_language_server_says_why_it_does_not_connect_and_what_to_do(tmp_path: Path) -> None:
     async with listening() as wire:
         options = {"gatewayUrl": wire.url(), "token": TOKEN}
@@ -111,6 +113,7 @@ async def test_the_language_server_says_why_it_does_not_connect_and_what_to_do(t
         assert TOKEN not in (tmp_path / "lsp.log").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", ["status", "prefix show", "prefix purge"])
 async def test_an_operators_command_keeps_its_key_to_itself_too(tmp_path: Path, ask: str) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")

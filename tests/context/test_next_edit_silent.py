@@ -163,5 +163,3 @@ def test_a_key_in_5_000_lines_is_followed_within_a_bounded_number_of_steps(what:
     assert (
         max(counted for _, counted in answers) < 100_000
     )  # 8,000 to 63,000; each of 280 calls looked at from each would be millions
-    spent_ms = sorted(1_000 * spent_s for _, spent_s in retyped(*RETYPED[what]))
-    print(f"{what}: p50 {spent_ms[len(spent_ms) // 2]:.1f} ms, p99 {spent_ms[-1]:.1f} ms")

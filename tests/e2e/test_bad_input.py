@@ -8,7 +8,7 @@ import sys
 import pytest
 from e2e.lsp_support import DEADLINE_S, editor, gateway
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180)]
 
 TOKENS = (
     "<|repo_name|>",

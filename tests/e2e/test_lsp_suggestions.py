@@ -17,6 +17,7 @@ def slow(tmp_path_factory):
         yield running
 
 
+@pytest.mark.slow
 async def test_the_capability_is_advertised(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         assert it.capabilities.inline_completion_provider is not None
@@ -63,6 +64,7 @@ async def test_positions_are_right_behind_an_emoji_and_cjk(served, tmp_path, enc
         assert item.range == types.Range(types.Position(0, 0), types.Position(0, column + 1))
 
 
+@pytest.mark.slow
 async def test_every_one_of_fifty_quick_requests_is_answered_once(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         it.open(SOURCE)
@@ -136,6 +138,7 @@ async def test_bad_parameters_are_answered_and_the_connection_lives_on(served, t
         assert not [message for message in it.messages if message.get("method") == "window/showMessage"]
 
 
+@pytest.mark.slow
 async def test_a_local_candidate_needs_no_gateway(tmp_path):
     async with editor(tmp_path, "--gateway", "ws://127.0.0.1:9/v1/stream", ready=False) as it:
         await it.until("degraded")
@@ -146,6 +149,7 @@ async def test_a_local_candidate_needs_no_gateway(tmp_path):
         assert (await it.status())["counts"]["requests"] == 0
 
 
+@pytest.mark.slow
 async def test_what_the_completion_menu_has_selected_begins_the_suggestion(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         it.open("name = 1\nna\n")
@@ -153,6 +157,7 @@ async def test_what_the_completion_menu_has_selected_begins_the_suggestion(serve
         assert await it.suggestion(1, 2, selected=selected) is None
 
 
+@pytest.mark.slow
 async def test_with_popup_the_same_suggestion_is_an_item_of_the_completion_menu(served, tmp_path):
     async with raw_editor(tmp_path, "--gateway", served.url, "--popup") as it:
         await it.until_ready()
@@ -170,6 +175,7 @@ async def test_with_popup_the_same_suggestion_is_an_item_of_the_completion_menu(
         assert (await it.answer(2))["error"]["code"] == -32601
 
 
+@pytest.mark.slow
 async def test_documents_that_are_on_no_disk_are_completed_too(served, tmp_path):
     notebook, remote = "vscode-notebook-cell:/w/a.ipynb#W0sZmlsZQ%3D%3D", "vscode-remote://ssh-remote+box/w/a.py"
     async with editor(tmp_path, "--gateway", served.url, folders=[tmp_path]) as it:
@@ -179,6 +185,7 @@ async def test_documents_that_are_on_no_disk_are_completed_too(served, tmp_path)
             assert it.client.messages == [], uri
 
 
+@pytest.mark.slow
 async def test_strings_are_left_alone_unless_the_option_says_otherwise(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         it.open("name = 'ab'\n")

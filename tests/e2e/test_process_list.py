@@ -65,6 +65,7 @@ def test_the_playground_is_opened_by_a_code_that_works_once(tmp_path, kept):
         assert refused.returncode == 1 and "check the token" in refused.stderr
 
 
+@pytest.mark.slow
 async def test_a_language_server_and_all_that_it_starts_have_none(tmp_path, kept):
     project = tmp_path / "project"
     project.mkdir()

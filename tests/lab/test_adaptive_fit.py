@@ -62,6 +62,7 @@ def test_fitting_finds_the_level_that_is_right() -> None:
     assert len(json.loads(dump(weights, ["x"], 100, mean))["weights"]) == CELLS
 
 
+@pytest.mark.slow
 def test_weights_of_another_language_hold_where_few_places_speak_and_give_way_to_many() -> None:
     known = fitted_weights().levels
     cell, untouched = 3, 700
@@ -92,6 +93,7 @@ def test_what_templates_say_is_noted_until_one_is_right() -> None:
     assert all(len(one.beside) == TOLD and max(one.features) < FEATURES for one in told)
 
 
+@pytest.mark.slow
 def test_fitting_templates_finds_the_feature_that_is_right_and_trusts_levels_at_first() -> None:
     unsure = (-2.0, -2.0, 0.0, 0.0, 0.0)
     told = [Told((0, 1, 5), unsure, True)] * 90 + [Told((0, 2, 5), unsure, False)] * 90

@@ -90,6 +90,7 @@ def test_the_permutation_turns_halves_into_neighbours() -> None:
     assert gguf_file.unpermute(export.permute(rows, 2), 2).tolist() == rows.tolist()
 
 
+@pytest.mark.slow
 def test_the_header_says_what_engines_ask(reader: gguf.GGUFReader) -> None:
     assert field(reader, "general.architecture") == "llama"
     assert field(reader, "foretype.grammar") == "foretype-2", "what rows are made in today"
@@ -186,6 +187,7 @@ def test_a_layout_that_is_named_goes_into_the_entry_and_one_that_the_grammar_lac
     assert not artifacts.locate(folder=tmp_path).profile
 
 
+@pytest.mark.slow
 def test_the_shipped_file_has_the_shape_that_its_index_says() -> None:
     model = artifacts.locate()
     reader = gguf.GGUFReader(model.path)
@@ -197,6 +199,7 @@ def test_the_shipped_file_has_the_shape_that_its_index_says() -> None:
     assert all(names[number] == token for token, number in data["model"]["vocab"].items())
 
 
+@pytest.mark.slow
 def test_a_new_version_replaces_its_role_and_leaves_the_other(
     tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_work_tree_has_its_git_elsewhere(root: Path, tmp_path: Path) -> None:
         workspace.close()
 
 
+@pytest.mark.slow
 def test_a_damaged_index_is_made_anew_with_one_line(
     root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_folder_that_is_deleted_and_comes_back(root: Path, tmp_path: Path, mon
         workspace.close()
 
 
+@pytest.mark.slow
 def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w", {f"m{number}.py": "def f(): pass\n" * 200 for number in range(1500)})
     seen: list[IndexingProgress | None] = []
@@ -398,6 +400,7 @@ def source(root: Path, tmp_path: Path) -> Iterator[RetrievalSource]:
     one.close()
 
 
+@pytest.mark.slow
 def test_folders_come_and_go(source: RetrievalSource, root: Path, tmp_path: Path) -> None:
     other = write_files(tmp_path / "other", {"far.py": "def far_away(): pass\n"})
     source.opened((other / "near.py").as_uri(), "def near_by(): pass\n")

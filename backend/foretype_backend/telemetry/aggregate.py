@@ -30,26 +30,23 @@ _GIVEN_UP: Final = ("cancelled", "dropped")
 
 async def refresh(store: Store, days: Iterable[tuple[str, str]]) -> None:
     """Compute the sums of `(tenant, day)` anew, each in one transaction."""
+    none: dict[str, Any] = dict.fromkeys(COUNTERS, 0)
     for tenant, day in sorted(set(days)):
         async with store.transaction() as connection:
             for table in (daily, daily_survival):
                 await connection.execute(delete(table).where(table.c.tenant == tenant, table.c.day == day))
-            for query in (_simple(tenant, day), _sessions(tenant, day)):
-                # Two queries give different counters of the same key; the second adds to what the first has put there.
-                for row in (await connection.execute(query)).mappings().all():
-                    await _merge(connection, dict(row))
+            sums: dict[tuple[Any, ...], dict[str, Any]] = {}
+            for query in (_simple(tenant, day), _sessions(tenant, day)):  # different counters of the same keys
+                for row in (await connection.execute(query)).mappings():
+                    key = tuple(row[name] for name in DIMENSIONS)
+                    counters = {name: int(value or 0) for name, value in row.items() if name not in DIMENSIONS}
+                    sums[key] = sums.get(key, none) | counters
+            if sums:
+                rows = [dict(zip(DIMENSIONS, key, strict=True)) | counters for key, counters in sums.items()]
+                await connection.execute(insert(daily), rows)
             ages = _survival(tenant, day)
             columns = [column.name for column in daily_survival.columns]
             await connection.execute(insert(daily_survival).from_select(columns, ages))
-
-
-async def _merge(connection: Any, row: dict[str, Any]) -> None:
-    key = and_(*(daily.c[name] == row[name] for name in DIMENSIONS))
-    counters = {name: int(row[name] or 0) for name in row if name not in DIMENSIONS}
-    changed = await connection.execute(daily.update().where(key).values(**counters))
-    if changed.rowcount == 0:
-        keys = {name: row[name] for name in DIMENSIONS}
-        await connection.execute(insert(daily).values(**keys, **(dict.fromkeys(COUNTERS, 0) | counters)))
 
 
 def _sum_of(kind: str, column: Any = None) -> Any:

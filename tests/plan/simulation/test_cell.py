@@ -36,6 +36,7 @@ def test_every_request_ends_once():
     assert sum(cell.fleet.book.router.statistics().in_flight.values()) == statistics.running
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_bytes_whatever_python_hashes_with():
     found = {
         subprocess.run(
@@ -67,6 +68,7 @@ def test_more_than_can_be_done_is_refused_and_what_is_admitted_is_on_time():
     assert cell.scheduler.pressure.level > 0
 
 
+@pytest.mark.slow
 def test_one_tenant_gone_mad_does_not_take_the_others_along():
     quiet = Tenant(name="quiet", developers=40, rate=0.5)
     mad = Tenant(name="mad", developers=40, rate=10.0)
