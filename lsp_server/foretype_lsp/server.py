@@ -114,7 +114,7 @@ class Server(LanguageServer):
             types.WORKSPACE_DID_CHANGE_WATCHED_FILES: self._on_files,
             types.WINDOW_WORK_DONE_PROGRESS_CANCEL: self._on_progress_cancel,
             types.WORKSPACE_EXECUTE_COMMAND: self._on_command,
-            types.TEXT_DOCUMENT_CODE_ACTION: self.chat.code_actions,
+            types.TEXT_DOCUMENT_CODE_ACTION: self._on_code_action,
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
             **self._notebooks.handlers,
             **self.suggestions.handlers,
@@ -141,7 +141,6 @@ class Server(LanguageServer):
             folders = [params.root_uri]
         self.documents.begin(Encoding(getattr(encoding, "value", encoding)), folders)
         self.editor.introduced(params)
-        self.chat.configure(params.capabilities)
         raw = self.protocol.raw_params.get("initializationOptions")
         if self.editor.grows and isinstance(raw, dict | None):
             raw = {"suggestionGrew": True, **cast("dict[str, Any]", raw or {})}
@@ -221,6 +220,10 @@ class Server(LanguageServer):
         self.editor.progress_cancelled.tell(getattr(params, "token", None))
 
     # Commands
+
+    def _on_code_action(self, params: object) -> list[dict[str, Any]]:
+        asked = messages.read(params, messages.CodeAction)
+        return [] if asked.automatic else self.chat.code_actions(asked)
 
     def _on_command(self, params: object) -> Any:
         asked = messages.read(params, messages.ExecuteCommand)
