@@ -40,6 +40,7 @@ __all__ = [
 _Unsigned = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 _MAX_UNSIGNED: Final = 2**31 - 1  # LSP's own limit of `uinteger`
 
+_INVOKED: Final = 1
 _AUTOMATIC: Final = 2
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -204,11 +205,21 @@ class VersionedIdentifier(Params, frozen=True):
     version: int
 
 
+class InlineEditContext(Params, frozen=True):
+    trigger_kind: int | None = None
+
+
 class InlineEdit(Params, frozen=True):
     """A request for the next edit."""
 
     text_document: VersionedIdentifier
     position: Point
+    context: InlineEditContext | None = None
+
+    @property
+    def by_hand(self) -> bool:
+        """The user asked for it."""
+        return self.context is not None and self.context.trigger_kind == _INVOKED
 
 
 class NextEditJumped(Params, frozen=True):

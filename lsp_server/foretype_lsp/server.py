@@ -30,7 +30,8 @@ from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.model_choice import ModelChoice
-from foretype_lsp.next_edit.handlers import NextEditing
+from foretype_lsp.next_edit.handlers import NextEditMessages
+from foretype_lsp.next_edit.offering import NextEdits
 from foretype_lsp.next_edit.on_screen import OnScreen
 from foretype_lsp.options import Problem
 from foretype_lsp.parts import Parts
@@ -76,9 +77,10 @@ class Server(LanguageServer):
         self.documents = SharedDocuments(self.settings)
         on_screen = OnScreen()
         self.suggestions = Suggestions(self.editor, self.settings, self.documents, self.status, on_screen, popup=popup)
-        self.next_edits = NextEditing(self.settings, self.documents, on_screen, time.monotonic)
+        self.next_edits = NextEdits(self.settings, self.documents, on_screen, time.monotonic)
+        self._next_edit_messages = NextEditMessages(self.next_edits)
         self.suggestions.accepted.add(self.next_edits.suggestion_accepted)
-        self.protocol.experimental.update(self.next_edits.capability)
+        self.protocol.experimental.update(self._next_edit_messages.capability)
         self.chat = Chat(self.editor, self.documents)
         self._models = ModelChoice(self.editor, self.settings)
         self._notebooks = NotebookSync(self.documents, self.suggestions.closed)
@@ -118,13 +120,13 @@ class Server(LanguageServer):
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
             **self._notebooks.handlers,
             **self.suggestions.handlers,
-            **self.next_edits.handlers,
+            **self._next_edit_messages.handlers,
         }
         manager = self.protocol.fm  # its decorators take plain functions only
         cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
         self._commands: dict[str, Callable[..., Any]] = {
             **self.suggestions.commands,
-            **self.next_edits.commands,
+            **self._next_edit_messages.commands,
             **self.chat.commands,
             **self._models.commands,
         }
