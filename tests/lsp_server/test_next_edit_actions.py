@@ -174,6 +174,20 @@ async def test_a_suggestion_that_was_in_the_menu_is_not_in_the_way(typist, settl
     assert await typist.next_action(0, 13) is not None
 
 
+async def test_what_was_listed_and_not_taken_is_told_and_leaves_the_menu_alone(typist, settled):
+    log = Log(typist.client)
+    typist.retype(0, 9, "width", "size")
+    assert await typist.next_action(0, 13) is not None
+    where = {"line": 0, "character": 13}
+    id = typist.client.request("textDocument/completion", textDocument={"uri": URI}, position=where)
+    await settled()
+    typist.client.flow.answer(0, "_of_it")
+    await settled()
+    assert len(typist.client.answers(id)[0]["result"]["items"]) == 1
+    typist.replace(0, 13, 13, "s")
+    assert [one.end for one in log.outcomes] == ["typed"]
+
+
 async def test_what_takes_too_long_is_left_out(typist, monkeypatch):
     monkeypatch.setattr(pace, "SETTLED_S", 1e6)
     monkeypatch.setattr(actions, "_MOST_S", 0.01)

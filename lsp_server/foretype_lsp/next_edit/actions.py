@@ -74,6 +74,7 @@ class NextEditActions:
         offered = await answer()
         if offered is None:
             return None
+        self._next_edits.shown(offered.offer, drawn=False)
         id, title = offered.offer.id, _title(offered)
         self._given[id] = offered
         if len(self._given) > _KEPT:

@@ -242,11 +242,12 @@ class NextEdits:
         """The change of its document that comes now may be this edit."""
         self._tracking.expect(offer.uri, None if offer.found.jump_only else offer.result)
 
-    def shown(self, offer: GivenEdit) -> None:
-        """It is on the screen."""
+    def shown(self, offer: GivenEdit, *, drawn: bool = True) -> None:
+        """It is on the screen; where it is not drawn in the text, an inline suggestion may stand there as well."""
         if not offer.ended and offer.shown_s is None:
             offer.shown_s = self._clock()
-            self._on_screen.next_edit_shown(offer.asked_in, offer.version, offer.id)
+            if drawn:
+                self._on_screen.next_edit_shown(offer.asked_in, offer.version, offer.id)
 
     def jumped(self, offer: GivenEdit) -> None:
         """The cursor went there."""
