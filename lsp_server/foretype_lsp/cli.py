@@ -38,7 +38,11 @@ def lsp(
         bool, typer.Option("--no-telemetry", help="Tell the gateway nothing about what became of suggestions.")
     ] = False,
     popup: Annotated[
-        bool, typer.Option("--popup", help="Offer suggestions in the completion menu: for editors without ghost text.")
+        bool,
+        typer.Option(
+            "--popup",
+            help="Offer suggestions in the completion menu and next edits as code actions: for editors without ghost text.",
+        ),
     ] = False,
     no_retrieval: Annotated[
         bool, typer.Option("--no-retrieval", help="Index no folder; use the open documents alone.")

@@ -8,10 +8,12 @@ from typing import Any, cast
 from foretype_wire.subscriptions import Subscribers
 from lsprotocol import types
 
+from foretype_lsp.documents.positions import Position
+from foretype_lsp.errors import CONTENT_MODIFIED, CommandRefusedError
 from foretype_lsp.transport.protocol import Protocol
 from foretype_lsp.transport.stdio import process_alive
 
-__all__ = ["Editor"]
+__all__ = ["Editor", "range_of", "workspace_edit"]
 
 
 class Editor:
@@ -22,6 +24,8 @@ class Editor:
         pid: its process, if that can be watched.
         name: of this server and of the editor, for the gateway's logs. `program`: what the editor calls itself.
         shows_progress: it knows work-done progress. `watches_files`: it can be asked to tell of files that others change.
+        applies_edits: it applies edits that name the version they are of, and refuses them for another.
+        shows_documents: it can be asked to bring the cursor somewhere.
         grows: it has said that it understands `foretype/suggestionGrew`.
         progress_cancelled: told the token of work that the user has cancelled.
     """
@@ -32,6 +36,7 @@ class Editor:
         self.name = name
         self.program = ""
         self.shows_progress = self.watches_files = self.grows = False
+        self.applies_edits = self.shows_documents = False
         self.progress_cancelled: Subscribers[object] = Subscribers()
         self._protocol = protocol
 
@@ -47,6 +52,10 @@ class Editor:
         self.shows_progress = bool(window and window.work_done_progress)
         watching = workspace.did_change_watched_files if workspace else None
         self.watches_files = bool(watching and watching.dynamic_registration)
+        edits = workspace.workspace_edit if workspace else None
+        self.applies_edits = bool(workspace and workspace.apply_edit and edits and edits.document_changes)
+        shown = window.show_document if window else None
+        self.shows_documents = bool(shown and shown.support)
         own = params.capabilities.experimental
         self.grows = isinstance(own, dict) and cast("dict[str, Any]", own).get("foretype.suggestionGrew") is True
 
@@ -61,3 +70,30 @@ class Editor:
     def send_request(self, method: str, params: Any = None) -> Any:
         """Ask the editor; a `concurrent.futures.Future` of its answer."""
         return self._protocol.send_request(method, params)
+
+    def show_message(self, kind: types.MessageType, text: str) -> None:
+        """Tell the user something."""
+        self.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(kind, text))
+
+    async def apply(self, edit: types.WorkspaceEdit, label: str) -> dict[str, Any]:
+        """Hand an edit to the editor: `{edit, applied, reason?}`. Raises CommandRefusedError if it does not want it."""
+        if not self.applies_edits:
+            # An edit without a version could land in text that was typed while it was on its way.
+            reason = "the editor does not support edits with a document version"
+            return {"edit": edit, "applied": False, "reason": reason}
+        asked = types.ApplyWorkspaceEditParams(edit, label)
+        answered: Any = await asyncio.wrap_future(self.send_request(types.WORKSPACE_APPLY_EDIT, asked))
+        if not answered.applied:
+            why = answered.failure_reason or "it gave no reason"
+            raise CommandRefusedError(f"the editor did not apply the edit: {why}", CONTENT_MODIFIED)
+        return {"edit": edit, "applied": True}
+
+
+def range_of(start: Position, end: Position) -> types.Range:
+    return types.Range(types.Position(start.line, start.character), types.Position(end.line, end.character))
+
+
+def workspace_edit(uri: str, version: int, span: types.Range, text: str) -> types.WorkspaceEdit:
+    """An edit of one document as it is at a version."""
+    document = types.OptionalVersionedTextDocumentIdentifier(uri, version)
+    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(document, [types.TextEdit(span, text)])])

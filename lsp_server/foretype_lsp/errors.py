@@ -7,6 +7,7 @@
         ├── InvalidParamsError          parameters of another shape than the method asks for
         ├── ImpossibleError             a command has nothing to do at this place
         └── CommandRefusedError         (JsonRpcException) the answer to a command is an error
+            └── DocumentChangedError    what it was about is not there any more
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from foretype_context.errors import ForetypeError
 from pygls.exceptions import JsonRpcException
 
 _REQUEST_FAILED: Final = -32803
+CONTENT_MODIFIED: Final = -32801
 
 
 class LanguageServerError(ForetypeError):
@@ -36,3 +38,10 @@ class CommandRefusedError(LanguageServerError, JsonRpcException):
 
     def __init__(self, message: str, code: int = _REQUEST_FAILED) -> None:
         super().__init__(message, code)
+
+
+class DocumentChangedError(CommandRefusedError):
+    """What was asked about is not what the editor has now."""
+
+    def __init__(self) -> None:
+        super().__init__("the document changed meanwhile; nothing was applied, ask again", CONTENT_MODIFIED)

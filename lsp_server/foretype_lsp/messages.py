@@ -15,6 +15,7 @@ from foretype_lsp.documents.positions import Position
 from foretype_lsp.errors import InvalidParamsError
 
 __all__ = [
+    "CodeAction",
     "Completion",
     "ContentChange",
     "DidChange",
@@ -38,6 +39,9 @@ __all__ = [
 
 _Unsigned = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 _MAX_UNSIGNED: Final = 2**31 - 1  # LSP's own limit of `uinteger`
+
+_INVOKED: Final = 1
+_AUTOMATIC: Final = 2
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -135,6 +139,27 @@ class Completion(Params, frozen=True):
     position: Point
 
 
+class CodeActionContext(Params, frozen=True):
+    only: list[str] | None = None
+    trigger_kind: int | None = None
+
+
+class CodeAction(Params, frozen=True):
+    text_document: Identifier
+    range: Range
+    context: CodeActionContext
+
+    @property
+    def automatic(self) -> bool:
+        """The client only asks whether to light a lamp."""
+        return self.context.trigger_kind == _AUTOMATIC
+
+    def wants(self, kind: str) -> bool:
+        """Whether the client asks for this kind: kinds are hierarchies."""
+        only = self.context.only
+        return only is None or any(kind == one or kind.startswith(f"{one}.") or not one for one in only)
+
+
 class ExecuteCommand(Params, frozen=True):
     """What a command takes it reads itself."""
 
@@ -180,11 +205,21 @@ class VersionedIdentifier(Params, frozen=True):
     version: int
 
 
+class InlineEditContext(Params, frozen=True):
+    trigger_kind: int | None = None
+
+
 class InlineEdit(Params, frozen=True):
     """A request for the next edit."""
 
     text_document: VersionedIdentifier
     position: Point
+    context: InlineEditContext | None = None
+
+    @property
+    def by_hand(self) -> bool:
+        """The user asked for it."""
+        return self.context is not None and self.context.trigger_kind == _INVOKED
 
 
 class NextEditJumped(Params, frozen=True):

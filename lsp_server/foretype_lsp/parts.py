@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from foretype_lsp.chat.commands import Chat
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
-from foretype_lsp.next_edit.handlers import NextEditing
+from foretype_lsp.next_edit.offering import NextEdits
 from foretype_lsp.settings import Settings
 from foretype_lsp.status import StatusMachine
 from foretype_lsp.suggestions.handlers import Suggestions
@@ -24,5 +24,5 @@ class Parts:
     documents: SharedDocuments
     status: StatusMachine
     suggestions: Suggestions
-    next_edits: NextEditing
+    next_edits: NextEdits
     chat: Chat

@@ -22,7 +22,8 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from foretype_lsp import messages
-from foretype_lsp.chat.commands import ACTION_KINDS, Chat
+from foretype_lsp.chat.commands import ACTION_KINDS as CHAT_KINDS
+from foretype_lsp.chat.commands import Chat
 from foretype_lsp.documents.documents import ChangeResult
 from foretype_lsp.documents.notebook_sync import SYNC_OPTIONS, NotebookSync
 from foretype_lsp.documents.positions import Encoding
@@ -30,7 +31,9 @@ from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.model_choice import ModelChoice
-from foretype_lsp.next_edit.handlers import NextEditing
+from foretype_lsp.next_edit.actions import ACTION_KIND, NextEditActions
+from foretype_lsp.next_edit.handlers import NextEditMessages
+from foretype_lsp.next_edit.offering import NextEdits
 from foretype_lsp.next_edit.on_screen import OnScreen
 from foretype_lsp.options import Problem
 from foretype_lsp.parts import Parts
@@ -54,7 +57,8 @@ class Server(LanguageServer):
 
     Args:
         overrides: options by their camelCase names that win over the editor's (the command line's).
-        popup: offer suggestions in the ordinary completion menu, for editors that have no inline completion.
+        popup: offer suggestions in the ordinary completion menu, and next edits among the code actions, for editors that draw
+            neither. Others ask for code actions at every movement of the cursor.
     """
 
     protocol: JsonRpc  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -76,9 +80,11 @@ class Server(LanguageServer):
         self.documents = SharedDocuments(self.settings)
         on_screen = OnScreen()
         self.suggestions = Suggestions(self.editor, self.settings, self.documents, self.status, on_screen, popup=popup)
-        self.next_edits = NextEditing(self.settings, self.documents, on_screen, time.monotonic)
+        self.next_edits = NextEdits(self.settings, self.documents, on_screen, time.monotonic)
+        self._next_edit_messages = NextEditMessages(self.next_edits)
         self.suggestions.accepted.add(self.next_edits.suggestion_accepted)
-        self.protocol.experimental.update(self.next_edits.capability)
+        self.protocol.experimental.update(self._next_edit_messages.capability)
+        self._edit_actions = NextEditActions(self.editor, self.documents, self.next_edits) if popup else None
         self.chat = Chat(self.editor, self.documents)
         self._models = ModelChoice(self.editor, self.settings)
         self._notebooks = NotebookSync(self.documents, self.suggestions.closed)
@@ -114,17 +120,18 @@ class Server(LanguageServer):
             types.WORKSPACE_DID_CHANGE_WATCHED_FILES: self._on_files,
             types.WINDOW_WORK_DONE_PROGRESS_CANCEL: self._on_progress_cancel,
             types.WORKSPACE_EXECUTE_COMMAND: self._on_command,
-            types.TEXT_DOCUMENT_CODE_ACTION: self.chat.code_actions,
+            types.TEXT_DOCUMENT_CODE_ACTION: self._on_code_action,
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
             **self._notebooks.handlers,
             **self.suggestions.handlers,
-            **self.next_edits.handlers,
+            **self._next_edit_messages.handlers,
         }
         manager = self.protocol.fm  # its decorators take plain functions only
         cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
         self._commands: dict[str, Callable[..., Any]] = {
             **self.suggestions.commands,
-            **self.next_edits.commands,
+            **self._next_edit_messages.commands,
+            **({} if self._edit_actions is None else self._edit_actions.commands),
             **self.chat.commands,
             **self._models.commands,
         }
@@ -132,7 +139,8 @@ class Server(LanguageServer):
         # Without an options object pygls has the handler but does not advertise it (pygls #577).
         options = cast("dict[str, Any]", manager.feature_options)  # pyright: ignore[reportUnknownMemberType]
         options[self.suggestions.question] = self.suggestions.question_options
-        options[types.TEXT_DOCUMENT_CODE_ACTION] = types.CodeActionOptions(ACTION_KINDS)
+        kinds = [ACTION_KIND, *CHAT_KINDS] if self._edit_actions else CHAT_KINDS
+        options[types.TEXT_DOCUMENT_CODE_ACTION] = types.CodeActionOptions(kinds)
 
     def _on_initialize(self, params: types.InitializeParams) -> None:
         encoding = self.workspace.position_encoding or Encoding.UTF16
@@ -141,7 +149,6 @@ class Server(LanguageServer):
             folders = [params.root_uri]
         self.documents.begin(Encoding(getattr(encoding, "value", encoding)), folders)
         self.editor.introduced(params)
-        self.chat.configure(params.capabilities)
         raw = self.protocol.raw_params.get("initializationOptions")
         if self.editor.grows and isinstance(raw, dict | None):
             raw = {"suggestionGrew": True, **cast("dict[str, Any]", raw or {})}
@@ -221,6 +228,13 @@ class Server(LanguageServer):
         self.editor.progress_cancelled.tell(getattr(params, "token", None))
 
     # Commands
+
+    def _on_code_action(self, params: object) -> Any:
+        asked = messages.read(params, messages.CodeAction)
+        if asked.automatic:
+            return []
+        actions = self.chat.code_actions(asked)
+        return actions if self._edit_actions is None else self._edit_actions.before(actions, asked)
 
     def _on_command(self, params: object) -> Any:
         asked = messages.read(params, messages.ExecuteCommand)

@@ -35,6 +35,8 @@ def test_a_line_that_is_being_edited_has_to_be_quiet_for_longer_unless_next_edit
     for _ in range(4):
         pace.rejected(TOLD, 0.0)
     assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.HIGH, in_line=True) == 3.0  # as who wants few
+    asked = [pace.wait_s(quiet_s, 0.0, eagerness=Eagerness.LOW, in_line=True, by_hand=True) for quiet_s in (0.0, 9.0)]
+    assert asked == [SETTLED_S, 0.0]
 
 
 def test_the_line_of_a_change_is_every_line_that_it_touches() -> None:

@@ -94,8 +94,10 @@ class Client:
         self.send({"id": self._id, "method": method, "params": params})
         return self._id
 
-    def initialize(self, *, encodings=None, options=None, **more):
-        capabilities = {"general": {"positionEncodings": encodings}} if encodings else {}
+    def initialize(self, *, encodings=None, options=None, capabilities=None, **more):
+        capabilities = dict(capabilities or {})
+        if encodings:
+            capabilities["general"] = {"positionEncodings": encodings}
         id = self.request(
             "initialize", processId=None, capabilities=capabilities, initializationOptions=options, **more
         )

@@ -77,6 +77,20 @@ async def test_who_stays_in_the_line_may_be_changing_more_of_it_and_who_leaves_i
     assert await typist.answer(in_line) is None
 
 
+async def test_who_asks_by_hand_does_not_wait_for_the_line(client, monkeypatch, settled):
+    client.initialize(options=MEDIUM)
+    typist = Typist(client)
+    typist.retype(0, 9, "width", "size")
+    monkeypatch.setattr(pace, "LINE_S", dict.fromkeys(pace.Eagerness, 1e6))
+    monkeypatch.setattr(pace, "_WAIT_MOST_S", 1e6)
+    about = {"textDocument": {"uri": URI, "version": typist.version}, "position": {"line": 0, "character": 13}}
+    waiting = [client.request(QUESTION, **about, context=context) for context in ({}, {"triggerKind": 2})]
+    assert await typist.answer(waiting[0]) is None
+    await settled()
+    assert not client.answers(waiting[1])
+    assert await typist.answer(client.request(QUESTION, **about, context={"triggerKind": 1})) is not None
+
+
 async def test_after_an_acceptance_the_next_one_does_not_wait(typist, settled, monkeypatch):
     typist.retype(0, 9, "width", "size")
     typist.take(await typist.next(0, 13))

@@ -91,16 +91,26 @@ class Pace:
         self._refused = deque[tuple[float, RememberedEdit]](maxlen=_REFUSED)
 
     def wait_s(
-        self, quiet_s: float, now_s: float, *, eagerness: Eagerness, chained: bool = False, in_line: bool = False
+        self,
+        quiet_s: float,
+        now_s: float,
+        *,
+        eagerness: Eagerness,
+        chained: bool = False,
+        in_line: bool = False,
+        by_hand: bool = False,
     ) -> float:
         """How much longer to wait for a document that has been quiet for so long.
 
         Args:
             chained: the last change was an edit that was taken: there is no wait.
             in_line: the cursor stands in the line of the last change (:func:`is_in_line`).
+            by_hand: the user asked: who does has finished, whatever was refused before.
         """
         if chained:
             return 0.0
+        if by_hand:
+            return max(0.0, SETTLED_S - quiet_s)
         settled_s = LINE_S[self._eagerness(eagerness, now_s)] if in_line else SETTLED_S
         for outcome in self._recent(now_s):
             times = _ACCEPTED_TIMES if outcome.accepted else _REFUSED_TIMES

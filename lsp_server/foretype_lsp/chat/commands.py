@@ -26,17 +26,14 @@ from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
 from foretype_lsp.chat.targets import Definition, definition_at
 from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.shared import SharedDocuments
-from foretype_lsp.editor import Editor
-from foretype_lsp.errors import CommandRefusedError, ImpossibleError, InvalidParamsError
+from foretype_lsp.editor import Editor, range_of, workspace_edit
+from foretype_lsp.errors import CommandRefusedError, DocumentChangedError, ImpossibleError, InvalidParamsError
 
 __all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Models"]
 
 EXPLAIN_COMMAND: Final = "foretype.chat.explain"
 DOCUMENT_COMMAND: Final = "foretype.chat.document"
 COMPLETE: Final = "foretype.chat.completeFunction"
-
-_CONTENT_MODIFIED: Final = -32801
-_AUTOMATIC: Final = 2
 
 _ACTIONS: Final = {
     EXPLAIN_COMMAND: ("Foretype: explain", "refactor.foretype.explain"),
@@ -73,17 +70,6 @@ class _Command(messages.Params, frozen=True):
     work_done_token: str | int | None = None
 
 
-class _Context(messages.Params, frozen=True):
-    only: list[str] | None = None
-    trigger_kind: int | None = None
-
-
-class _CodeAction(messages.Params, frozen=True):
-    text_document: messages.Identifier
-    range: messages.Range
-    context: _Context
-
-
 class Chat:
     """The chat commands of one server."""
 
@@ -92,7 +78,6 @@ class Chat:
         self._documents = documents
         self._models: Models | None = None
         editor.progress_cancelled.add(self._cancelled)
-        self._edits = self._versioned = False
         self._running: dict[str | int, asyncio.Task[Any]] = {}
 
     @property
@@ -100,13 +85,6 @@ class Chat:
         """Handlers by the names of their commands."""
         ways = {EXPLAIN_COMMAND: self._explain, DOCUMENT_COMMAND: self._document, COMPLETE: self._complete}
         return {name: self._handler(name, way) for name, way in ways.items()}
-
-    def configure(self, capabilities: types.ClientCapabilities) -> None:
-        """Take note of what the editor can do with an edit."""
-        workspace = capabilities.workspace
-        edit = workspace.workspace_edit if workspace else None
-        self._edits = bool(workspace and workspace.apply_edit)
-        self._versioned = bool(edit and edit.document_changes)
 
     def use(self, models: Models | None) -> None:
         """Ask these models from now on; None while there is no connection."""
@@ -117,11 +95,10 @@ class Chat:
         if isinstance(token, str | int) and (task := self._running.get(token)) is not None:
             task.cancel()
 
-    def code_actions(self, params: object) -> list[dict[str, Any]]:
-        """What can be done at a place; nothing for a client that only asks whether to light a lamp."""
-        asked = messages.read(params, _CodeAction)
+    def code_actions(self, asked: messages.CodeAction) -> list[dict[str, Any]]:
+        """What can be done at a place."""
         held = self._documents.usable(asked.text_document.uri)
-        if isinstance(held, str) or asked.context.trigger_kind == _AUTOMATIC:
+        if isinstance(held, str):
             return []
         start, end = _span(held, asked.range)
         text = held.document.text
@@ -136,7 +113,7 @@ class Chat:
         return [
             {"title": title, "kind": kind, "command": {"title": title, "command": name, "arguments": [target]}}
             for name, (title, kind) in _ACTIONS.items()
-            if name in offered and _wanted(kind, asked.context.only)
+            if name in offered and asked.wants(kind)
         ]
 
     def _handler(
@@ -186,13 +163,10 @@ class Chat:
             if progress.token is not None:
                 self._running.pop(progress.token, None)
         if show and result["kind"] == "explain":
-            self._show(types.MessageType.Info, result["text"])
+            self._editor.show_message(types.MessageType.Info, result["text"])
         elif show and not result["applied"]:
-            self._show(types.MessageType.Warning, f"Foretype: nothing was changed: {result['reason']}")
+            self._editor.show_message(types.MessageType.Warning, f"Foretype: nothing was changed: {result['reason']}")
         return result
-
-    def _show(self, kind: types.MessageType, text: str) -> None:
-        self._editor.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(kind, text))
 
     # The three commands
 
@@ -251,20 +225,11 @@ class Chat:
     async def _apply(self, kind: str, held: HeldText, snapshot: Snapshot, made: Insertion) -> dict[str, Any]:
         """Hand an edit to the editor, unless the document is not what it was made for."""
         if self._documents.usable(snapshot.uri) is not held or held.document.text != snapshot.text:
-            raise CommandRefusedError(
-                "the document changed meanwhile; nothing was applied, ask again", _CONTENT_MODIFIED
-            )
-        edit = _workspace_edit(held, made)
-        told = {"kind": kind, "text": made.text, "edit": edit}
-        if not (self._edits and self._versioned):
-            # An edit without a version could land in text that was typed while it was on its way.
-            return told | {"applied": False, "reason": "the editor does not support edits with a document version"}
-        asked = types.ApplyWorkspaceEditParams(edit, _ACTIONS[f"foretype.chat.{kind}"][0])
-        answered: Any = await asyncio.wrap_future(self._editor.send_request(types.WORKSPACE_APPLY_EDIT, asked))
-        if not answered.applied:
-            why = answered.failure_reason or "it gave no reason"
-            raise CommandRefusedError(f"the editor did not apply the edit: {why}", _CONTENT_MODIFIED)
-        return told | {"applied": True}
+            raise DocumentChangedError
+        span = range_of(held.position_at(made.start), held.position_at(made.end))
+        edit = workspace_edit(held.document.uri, held.document.version, span, made.text)
+        done = await self._editor.apply(edit, _ACTIONS[f"foretype.chat.{kind}"][0])
+        return {"kind": kind, "text": made.text} | done
 
 
 async def _definition(snapshot: Snapshot, at: int, *, function: bool = False) -> Definition:
@@ -279,18 +244,3 @@ def _span(held: HeldText, range: messages.Range) -> tuple[int, int]:
     """Characters that a range stands for."""
     start, end = held.offset_at(range.start.position), held.offset_at(range.end.position)
     return min(start, end), max(start, end)
-
-
-def _workspace_edit(held: HeldText, made: Insertion) -> types.WorkspaceEdit:
-    def position(offset: int) -> types.Position:
-        at = held.position_at(offset)
-        return types.Position(at.line, at.character)
-
-    span = types.Range(position(made.start), position(made.end))
-    document = types.OptionalVersionedTextDocumentIdentifier(held.document.uri, held.document.version)
-    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(document, [types.TextEdit(span, made.text)])])
-
-
-def _wanted(kind: str, only: Sequence[str] | None) -> bool:
-    """Whether a client that asks for these kinds gets this one: kinds are hierarchies."""
-    return only is None or any(kind == one or kind.startswith(f"{one}.") or not one for one in only)

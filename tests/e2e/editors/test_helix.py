@@ -1,6 +1,7 @@
-"""Helix in a terminal: it has no inline completion, so the suggestion is an item of its completion menu."""
+"""Helix in a terminal: it draws no suggestions, so they are in its completion menu, and next edits among its code actions."""
 
 import sys
+from contextlib import contextmanager
 
 import pytest
 from e2e.editors.terminal_support import Terminal, environment, find, version_of
@@ -25,23 +26,68 @@ language-servers = ["foretype"]
 """
 
 
+AREA = "def area(width, height):\n    if width < 0:\n        return 0\n    return width * height\n"
+MODULE = "def area(w, h):\n    return w * h\n\n\nprint(area(1, 2))\n"
+USER = "from mod import area\n\nprint(area(3, 4))\n"
+
+
 @pytest.fixture
 def helix(tmp_path):
+    with opened(tmp_path, {"a.py": SOURCE}) as (terminal, folder):
+        yield terminal, folder / "a.py"
+
+
+@contextmanager
+def opened(tmp_path, texts):
+    """Helix with these files, the first of them on the screen, once the server is ready."""
     env = environment(tmp_path)
     settings = tmp_path / "home/.config/helix"
     settings.mkdir(parents=True)
-    file = tmp_path / "work" / "a.py"
-    (file.parent / ".git").mkdir(parents=True)
-    file.write_text(SOURCE)
+    folder = tmp_path / "work"
+    (folder / ".git").mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
     with gateway(tmp_path) as served:
         log = tmp_path / "lsp.log"
         (settings / "languages.toml").write_text(LANGUAGES.format(python=sys.executable, url=served.url, log=log))
-        terminal = Terminal(tmp_path, HELIX, file, cwd=file.parent, env=env)
+        terminal = Terminal(tmp_path, HELIX, *(folder / name for name in texts), cwd=folder, env=env)
         try:
             terminal.until(lambda _: log.exists() and "status: ready" in log.read_text())
-            yield terminal, file
+            yield terminal, folder
         finally:
             terminal.close()
+
+
+def at(terminal, line, column):
+    """Wait until the status line says that the cursor is there."""
+    terminal.until(lambda screen: any(one.rstrip().endswith(f" {line}:{column}") for one in screen.splitlines()))
+
+
+def retype(terminal, new):
+    """Change what is selected."""
+    terminal.type("c")
+    terminal.until(" INS ")
+    terminal.type(new)
+    terminal.until(new)
+    terminal.press("Escape")
+    terminal.until(" NOR ")
+
+
+def take(terminal, title):
+    """Ask for the code actions and choose the first; a busy server may answer once without it, to keep nobody waiting."""
+    while True:
+        terminal.type(" a")
+        if title in terminal.until("Foretype: explain"):
+            break
+        terminal.press("Escape")
+        terminal.until(lambda screen: "Foretype: explain" not in screen)
+    terminal.press("Enter")
+
+
+def save(terminal, file, text):
+    terminal.type(":w")
+    terminal.press("Enter")
+    terminal.until(lambda _: file.read_text() == text)
 
 
 def test_the_suggestion_is_in_the_menu_and_enter_puts_it_into_the_file(helix):
@@ -56,3 +102,39 @@ def test_the_suggestion_is_in_the_menu_and_enter_puts_it_into_the_file(helix):
     terminal.press("Enter")
     terminal.until(lambda _: "scripted" in file.read_text())
     assert file.read_text() == SOURCE + "    value = valvalue = val  # scripted\n"
+
+
+def test_a_rename_is_followed_by_code_actions_and_one_undo_takes_the_edit_back(tmp_path):
+    with opened(tmp_path, {"a.py": AREA}) as (terminal, folder):
+        terminal.type("/width")
+        terminal.press("Enter")
+        at(terminal, 1, 14)
+        retype(terminal, "size")
+        terminal.type("n")
+        at(terminal, 2, 12)
+        retype(terminal, "size")
+        take(terminal, "Next edit: line 4, `width` → `size`")
+        at(terminal, 4, 12)
+        save(terminal, folder / "a.py", AREA.replace("width", "size"))
+        terminal.type("u")
+        terminal.until("return width * height")
+        save(terminal, folder / "a.py", AREA.replace("width", "size", 2))
+
+
+def test_the_next_edit_of_another_file_is_gone_to_and_taken_there(tmp_path):
+    with opened(tmp_path, {"mod.py": MODULE, "use.py": USER}) as (terminal, folder):
+        terminal.type("/area")
+        terminal.press("Enter")
+        at(terminal, 1, 8)
+        retype(terminal, "surface")
+        terminal.type("n")
+        at(terminal, 5, 10)
+        retype(terminal, "surface")
+        take(terminal, "Next edit: use.py, line 1")
+        at(terminal, 1, 17)
+        take(terminal, "Next edit: line 1, `area` → `surface`")
+        terminal.until("from mod import surface")
+        take(terminal, "Next edit: line 3, `area` → `surface`")
+        terminal.until("print(surface(3, 4))")
+        save(terminal, folder / "use.py", USER.replace("area", "surface"))
+        assert (folder / "mod.py").read_text() == MODULE
