@@ -45,7 +45,8 @@ const look = EditorView.baseTheme({
   '.foretype-next-above': { position: 'relative' },
   // Over the lines that are there, which stay where they are; as far from the left as these.
   '.foretype-next-below': {
-    position: 'absolute', zIndex: '1', top: '100%', left: '0', minWidth: '100%', boxSizing: 'border-box', padding: 'inherit', whiteSpace: 'pre',
+    position: 'absolute', zIndex: '1', top: '100%', left: '0', minWidth: '100%', boxSizing: 'border-box', padding: 'inherit',
+    whiteSpace: 'pre',
     background: `linear-gradient(${COMES} 0 0), var(--jp-cell-editor-active-background, var(--jp-layout-color0))`,
   },
   '.foretype-next-room': { display: 'block', whiteSpace: 'pre' },
