@@ -123,7 +123,7 @@ jupyter-env: ## Make .venv-jupyter with JupyterLab, Notebook 7 and our extension
 	@.venv-jupyter/bin/pip install --disable-pip-version-check -q --force-reinstall --no-deps ./editors/jupyter
 
 e2e-jupyter: $(VENV)/.installed-dev jupyter-env ## JupyterLab and Notebook 7 in Chromium
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_jupyter.py tests/e2e/editors/test_jupyter_sessions.py
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_jupyter.py tests/e2e/editors/test_jupyter_next_edit.py tests/e2e/editors/test_jupyter_sessions.py
 
 lock: $(VENV)/.installed-dev ## Write requirements/lock.txt from pyproject.toml; what is pinned stays (ARGS=--upgrade renews all)
 	@$(BIN)/python -m pip install -q pip-tools

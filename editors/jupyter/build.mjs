@@ -7,7 +7,8 @@ import { build } from 'esbuild';
 const out = 'labextension';
 const { name, version, description, license } = JSON.parse(readFileSync('package.json', 'utf8'));
 // What JupyterLab itself has loaded: a token is only known to it when it is its own.
-const shared = ['@jupyterlab/completer', '@jupyterlab/notebook', '@jupyterlab/settingregistry'];
+// And what a second CodeMirror would say means nothing to the first.
+const shared = ['@codemirror/state', '@codemirror/view', '@jupyterlab/completer', '@jupyterlab/notebook', '@jupyterlab/settingregistry'];
 
 const { outputFiles } = await build({
   entryPoints: ['src/index.ts'],
@@ -22,7 +23,11 @@ const { outputFiles } = await build({
 const container = `(() => {
   const shared = {};
   let scope;
-  const pick = async (name) => (await Object.values(scope[name])[0].get())();
+  // Other extensions may bring versions of their own: JupyterLab's is the one that is loaded.
+  const pick = async (name) => {
+    const versions = Object.values(scope[name]);
+    return (await (versions.find(({ loaded }) => loaded) ?? versions[0]).get())();
+  };
   const bundle = (module, require) => {
     ${outputFiles[0].text.trim()}
   };

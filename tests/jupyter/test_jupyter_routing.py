@@ -79,6 +79,15 @@ def test_what_is_said_of_a_cell_goes_to_the_page_that_has_it_and_the_status_to_a
     assert routing.from_server(status) == ([("a", status), ("b", status)], None)
 
 
+def test_a_page_asks_for_the_next_edit_and_tells_what_becomes_of_it():
+    routing = Routing()
+    routing.join("a")
+    on, back = routing.from_page("a", request(1, "textDocument/copilotInlineEdit"))
+    assert on["method"] == "textDocument/copilotInlineEdit" and back is None
+    for method in ("textDocument/didShowInlineEdit", "foretype/nextEditJumped", "foretype/nextEditEnded"):
+        assert routing.from_page("a", notification(method, id="n1")) == (notification(method, id="n1"), None)
+
+
 @pytest.mark.parametrize("method", ["shutdown", "initialize", "textDocument/codeAction"])
 def test_pages_may_not_ask_everything(method):
     routing = Routing()

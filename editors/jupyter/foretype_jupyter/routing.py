@@ -15,7 +15,14 @@ Message = dict[str, Any]
 
 _Page = TypeVar("_Page", bound=Hashable)
 
-_REQUESTS: Final = frozenset({"textDocument/inlineCompletion", "workspace/executeCommand", "foretype/status"})
+_REQUESTS: Final = frozenset(
+    {
+        "textDocument/inlineCompletion",
+        "textDocument/copilotInlineEdit",
+        "workspace/executeCommand",
+        "foretype/status",
+    }
+)
 _NOTIFICATIONS: Final = frozenset(
     {
         "notebookDocument/didOpen",
@@ -23,6 +30,9 @@ _NOTIFICATIONS: Final = frozenset(
         "notebookDocument/didClose",
         "textDocument/didShowCompletion",
         "textDocument/didPartiallyAcceptCompletion",
+        "textDocument/didShowInlineEdit",
+        "foretype/nextEditJumped",
+        "foretype/nextEditEnded",
         "foretype/cursorRested",
         "workspace/didChangeConfiguration",
     }

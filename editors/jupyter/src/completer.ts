@@ -6,6 +6,9 @@ import type { Socket } from './socket';
 const WORD = /^\s*(\w+|[^\w\s]+)|^\s+/;
 
 export class Completers implements CompleterFactory<Suggestion> {
+  /** Told when a suggestion is on the screen, of whichever provider. */
+  onShown: () => void = () => undefined;
+
   private readonly made = new Set<Completer<Suggestion>>();
   private shown = '';
 
@@ -29,6 +32,9 @@ export class Completers implements CompleterFactory<Suggestion> {
       if (event !== 'clear') {
         settle();
         this.tellShown(completer.current);
+        if (completer.current) {
+          this.onShown();
+        }
       }
     });
     const accept = completer.accept.bind(completer);

@@ -4,6 +4,8 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { Completers } from './completer';
 import type { Application, CompleterFactory, Manager, Settings, Tracker } from './lab';
+import { KEY, listen } from './nextEdit/keys';
+import { NextEdits } from './nextEdit/nextEdits';
 import { Notebooks } from './notebooks';
 import { Provider, type Suggestion } from './provider';
 import { Rested } from './rested';
@@ -32,8 +34,13 @@ function activate(
   // Now, not when the page is restored: the notebooks that are restored take the providers that there are.
   manager.registerInlineProvider(provider);
 
+  const nextEdits = new NextEdits(tracker, notebooks, socket, KEY);
+  listen(nextEdits, app);
+  provider.admits = (isWanted) => nextEdits.admits(isWanted);
+
   if (given) {
     const completers = new Completers(given, socket);
+    completers.onShown = () => nextEdits.suggested();
     void app.started.then(() => manager.setInlineCompleterFactory(completers)); // JupyterLab sets its own before
     app.commands.addCommand(ACCEPT_WORD, {
       label: 'Accept the Next Word of the Suggestion',
@@ -55,8 +62,9 @@ function activate(
   tracker.forEach((panel) => notebooks.add(panel));
   tracker.widgetAdded.connect((_, panel) => notebooks.add(panel));
   const rested = new Rested(tracker, notebooks, socket);
-  notebooks.onText = (cell) => {
+  notebooks.onText = (cell, made) => {
     provider.changed();
+    nextEdits.changed(cell, made);
     rested.typed();
     // JupyterLab asks nobody where only blanks are left of the cursor, which is where most lines begin.
     setTimeout(() => {
@@ -78,7 +86,14 @@ function activate(
     ...(settings?.composite.options as Record<string, unknown> | undefined),
   });
   void registry?.load(ID).then((settings) => {
-    const tell = (): void => socket.notify('workspace/didChangeConfiguration', { settings: { foretype: options(settings) } });
+    const tell = (): void => {
+      nextEdits.reset(); // its server may be gone
+      socket.notify('workspace/didChangeConfiguration', { settings: { foretype: options(settings) } });
+    };
+    nextEdits.isOn = () => {
+      const nextEdit = options(settings).nextEdit as boolean | { enabled?: boolean } | undefined;
+      return typeof nextEdit === 'object' ? nextEdit.enabled !== false : nextEdit !== false;
+    };
     settings.changed.connect(tell);
     const hello = socket.heard.get('foretype/hello');
     socket.heard.set('foretype/hello', (params) => {

@@ -1,4 +1,5 @@
 // What of JupyterLab's interfaces (4.4 and later) is used here. Its own packages would bring 394 others for these types alone.
+import type { EditorView } from '@codemirror/view';
 
 export interface Signal<Sender, Value> {
   connect(slot: (sender: Sender, value: Value) => void): boolean;
@@ -12,11 +13,12 @@ export interface Position {
 
 export interface Editor {
   readonly host: HTMLElement;
-  readonly editor: { dispatch(change: { changes: { from: number; insert: string }; selection: { anchor: number } }): void };
+  readonly editor: EditorView;
   getCursorPosition(): Position;
   getOffsetAt(position: Position): number;
   getLine(line: number): string | undefined;
   hasFocus(): boolean;
+  focus(): void;
 }
 
 /** A step of a change: of text by UTF-16 units. */
@@ -31,6 +33,7 @@ export interface Cell {
   readonly cell_type: string;
   getSource(): string;
   readonly changed: Signal<Cell, { sourceChange?: Step[] }>;
+  readonly undoManager?: { readonly undoing: boolean; readonly redoing: boolean; stopCapturing(): void } | null;
 }
 
 export interface Notebook {
@@ -51,10 +54,24 @@ export interface Context {
   readonly pathChanged: Signal<Context, string>;
 }
 
+/** `editor` is null until the cell was near the screen once. */
+export interface CellWidget {
+  readonly editor: Editor | null;
+  readonly model: { readonly sharedModel: Cell };
+  readonly ready: Promise<void>;
+  readonly inViewport: boolean;
+}
+
 export interface Panel {
   readonly id: string;
   readonly context: Context;
-  readonly content: { readonly activeCell: { readonly editor: Editor | null; readonly model: { readonly sharedModel: Cell } } | null };
+  readonly content: {
+    readonly activeCell: CellWidget | null;
+    readonly widgets: readonly CellWidget[];
+    activeCellIndex: number;
+    mode: string;
+    scrollToItem(index: number): Promise<void>;
+  };
   readonly disposed: Signal<Panel, void>;
 }
 

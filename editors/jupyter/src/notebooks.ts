@@ -1,6 +1,6 @@
 /** Tells the language server of the notebooks that are open here, by `notebookDocument/*`. */
 import type { Cell, Context, Panel, Step } from './lab';
-import { changes } from './positions';
+import { type Change, changes } from './positions';
 import type { Socket } from './socket';
 
 const LANGUAGES: Record<string, string> = { ipython: 'python', 'c++': 'cpp', bash: 'shellscript', sh: 'shellscript' };
@@ -13,6 +13,13 @@ interface Told {
   text: string;
   version: number;
   listener: (cell: Cell, change: { sourceChange?: Step[] }) => void;
+}
+
+/** A cell as the server knows it. */
+export interface Known {
+  cell: Cell;
+  uri: string;
+  version: number;
 }
 
 /** One notebook; several views of it are one, since they share their cells. */
@@ -59,6 +66,10 @@ class Document {
 
   uriOf(cell: Cell): string {
     return `${this.uri}#${cell.id}`;
+  }
+
+  get known(): Known[] {
+    return this.told.map(({ cell, version }) => ({ cell, uri: this.uriOf(cell), version }));
   }
 
   private get cells(): Cell[] {
@@ -131,7 +142,7 @@ class Document {
     one.text = text;
     if (made.length) {
       this.change({ textContent: [{ document: { uri: this.uriOf(one.cell), version: ++one.version }, changes: made }] });
-      this.notebooks.onText(one.cell);
+      this.notebooks.onText(one.cell, made);
     }
   }
 
@@ -163,7 +174,7 @@ export class Notebooks {
   /** Where the Jupyter server's files begin, once it has said so. */
   root: string | undefined;
   /** Told of each change of a cell's text, when the server has been told. */
-  onText: (cell: Cell) => void = () => undefined;
+  onText: (cell: Cell, made: readonly Change[]) => void = () => undefined;
   /** Two tabs may show one file with different texts. */
   readonly tab = `tab=${Math.random().toString(36).slice(2)}`;
 
@@ -190,6 +201,10 @@ export class Notebooks {
         this.documents.delete(context);
       }
     });
+  }
+
+  known(panel: Panel): Known[] {
+    return this.documents.get(panel.context)?.document.known ?? [];
   }
 
   /** What the server calls a cell; undefined where it knows nothing of it. */

@@ -17,6 +17,16 @@ export function placeOf(text: string, offset: number): Place {
   return { line: before.split('\n').length - 1, character: offset - (before.lastIndexOf('\n') + 1) };
 }
 
+export function offsetOf(text: string, { line, character }: Place): number {
+  const above = text.split('\n').slice(0, line);
+  return above.reduce((length, one) => length + one.length + 1, character);
+}
+
+/** The line, counted from 0, that a character is in. */
+export function lineOf(text: string, offset: number): number {
+  return placeOf(text, offset).line;
+}
+
 /** The changes that make `text` of `old`: the steps that were told, or the whole text where these make something else. */
 export function changes(old: string, text: string, steps: readonly Step[]): Change[] {
   const made: Change[] = [];

@@ -43,6 +43,9 @@ export class Provider implements LabProvider<Suggestion> {
   /** Set while this extension asks where JupyterLab does not: it can only do so as if the user had invoked it. */
   asksItself = false;
 
+  /** Whether there is room for a suggestion; `isWanted`: the user has asked for it. */
+  admits: (isWanted: boolean) => boolean = () => true;
+
   private question: Question<{ items: LspItem[] } | null> | undefined;
   private growing: Growing | undefined;
   private grewLast = '';
@@ -73,6 +76,9 @@ export class Provider implements LabProvider<Suggestion> {
     await Promise.resolve(); // the key itself is told first: we are inside of the signal by which that is done
     const where = { uri, cell, editor, cursor: editor.getCursorPosition(), text: cell.getSource() };
     const items = await this.ask(where, invoked);
+    if (items.length && !this.admits(invoked)) {
+      throw new Error('something else is on the screen');
+    }
     const token = String(++this.count);
     for (const item of items.slice(0, 1)) {
       item.token = token;

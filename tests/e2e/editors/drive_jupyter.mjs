@@ -1,4 +1,4 @@
-// Drives JupyterLab or Notebook 7 in a headless Chromium for test_jupyter.py: one command of JSON per line on standard input, one
+// Drives JupyterLab or Notebook 7 in a headless Chromium for test_jupyter*.py: one command of JSON per line on standard input, one
 // answer per line. playwright-core comes from the folder in FORETYPE_PLAYWRIGHT. Texts come from the page's model, ghost text from the screen.
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
@@ -8,6 +8,9 @@ const { chromium } = require('playwright-core');
 
 const GHOST = '.jp-GhostText:not(.jp-GhostText-lineSpacer):not(.jp-GhostText-letterSpacer)';
 const PANEL = '.jp-NotebookPanel:not(.lm-mod-hidden)';
+const KINDS = {
+  'foretype-next-old': 'struck', 'foretype-next-gone': 'struck', 'foretype-next-new': 'added', 'foretype-next-below': 'below', 'foretype-next-way': 'hint',
+};
 let browser;
 let page;
 let complaints = [];
@@ -44,6 +47,26 @@ const commands = {
     const shown = document.querySelector(selector);
     return shown === null ? '' : shown.innerText.replaceAll('\u200b', '').replaceAll('\u00a0', ' ');
   }, GHOST),
+  // Each line of the notebook's cells on screen (cells and lines from 0): what of it is kept, struck and added by a next edit, the lines
+  // that this puts below, and the hint at its end.
+  lines: () => page.evaluate((kinds) => window.jupyterapp.shell.currentWidget.content.widgets.flatMap(({ editor }, cell) =>
+    [...(editor?.host.querySelectorAll('.cm-line') ?? [])].map((line) => {
+      const read = { kept: [], struck: [], added: [], below: [], hint: [] };
+      const pieces = [];
+      const walk = (node, kind) => {
+        if (node.nodeType === Node.TEXT_NODE) {
+          read[kind].push(node.data);
+          pieces.push([kind, node.data]);
+        }
+        node.childNodes.forEach((child) => walk(child, kinds[[...(child.classList ?? [])].find((name) => name in kinds)] ?? kind));
+      };
+      const gone = line.classList.contains('foretype-next-gone');
+      walk(line, gone ? 'struck' : 'kept');
+      const number = editor.editor.state.doc.lineAt(editor.editor.posAtDOM(line)).number - 1;
+      const inside = pieces.filter(([kind]) => kind !== 'below' && kind !== 'hint');
+      return { cell, line: number, gone, pieces: inside, below: read.below.join(''), hint: read.hint.join('') };
+    }),
+  ), KINDS),
   // Runs a command of JupyterLab by its id.
   execute: ({ id, args = {} }) => page.evaluate(([command, given]) => window.jupyterapp.commands.execute(command, given).then(() => null), [id, args]),
   evaluate: ({ expression }) => page.evaluate(expression),
@@ -76,7 +99,7 @@ const commands = {
     });
   },
   complaints: () => complaints,
-  screenshot: ({ path, height = 700 }) => page.screenshot({ path, clip: { x: 0, y: 0, width: 1100, height } }).then(() => path),
+  screenshot: ({ path, x = 0, y = 0, width = 1100, height = 700 }) => page.screenshot({ path, clip: { x, y, width, height } }).then(() => path),
   close: () => browser?.close(),
 };
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -205,6 +206,31 @@ class Page:
     def ghost(self):
         return self.do("ghost")
 
+    def drawn(self):
+        """Lines with anything of a next edit: the cell and the line from 0, pieces, what comes below, the hint."""
+        return [
+            line
+            for line in self.do("lines")
+            if line["gone"] or line["below"] or line["hint"] or any(kind != "kept" for kind, _ in line["pieces"])
+        ]
+
+    def pieces(self, cell, line):
+        """What of a line is struck and added."""
+        found = [one["pieces"] for one in self.drawn() if (one["cell"], one["line"]) == (cell, line)]
+        return [(kind, text) for kind, text in (found[0] if found else []) if kind != "kept"]
+
+    def hint(self):
+        return "".join(line["hint"] for line in self.drawn())
+
+    def promised(self, cell):
+        """The text of a cell, as the screen says that it will be."""
+        made = []
+        for line in self.do("lines"):
+            if line["cell"] == cell:
+                text = "".join(text for kind, text in line["pieces"] if kind != "struck")
+                made += [*([] if line["gone"] else [text]), *(line["below"].split("\n") if line["below"] else [])]
+        return "\n".join(made)
+
     def execute(self, id, **args):
         self.do("execute", id=id, args=args)
 
@@ -259,7 +285,12 @@ class Lab:
         return state == "ready"
 
     def said(self, who, method):
-        return [message for message in self.tapped.messages(who) if message.get("method") == method]
+        messages = self.tapped.messages(who) if self.tap.exists() else ()
+        return [message for message in messages if message.get("method") == method]
+
+    def told(self, method):
+        """Parameters of what the page said."""
+        return [message["params"] for message in self.said("editor", method)]
 
     def of(self, name):
         """Messages about a notebook, in order."""
@@ -301,3 +332,20 @@ class Lab:
     def close(self):
         self.page.close()
         self.jupyter.close()
+
+
+class Stubbed(Lab):
+    """One whose language server answers what the test says."""
+
+    def __init__(self, folder, settings=None):
+        self._answer = folder / "answer.json"
+        self.answer("", 0)
+        command = (sys.executable, Path(__file__).parent / "stub_lsp.py", self._answer)
+        super().__init__(folder, "", command=command, settings=settings)
+
+    def answer(self, text=None, replaces=0, next=()):
+        """A suggestion, or none, and the next edits (`stub_lsp.py`)."""
+        suggestion = {} if text is None else {"text": text, "replaces": replaces}
+        new = self._answer.with_suffix(".new")
+        new.write_text(json.dumps({**suggestion, "next": next}))
+        new.rename(self._answer)

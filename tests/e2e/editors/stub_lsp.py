@@ -29,7 +29,7 @@ class NextEdits:
         self._taken = 0
 
     def told(self, message):
-        if message["method"] == "textDocument/didOpen":
+        if message["method"] in ("textDocument/didOpen", "notebookDocument/didOpen"):
             self._taken = 0
         if message["method"] == "workspace/executeCommand" and message["params"]["command"] == ACCEPT:
             self._taken += 1

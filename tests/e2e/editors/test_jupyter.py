@@ -2,15 +2,13 @@
 
 import json
 import os
-import sys
 import time
 import urllib.request
 from http.cookiejar import CookieJar
-from pathlib import Path
 
 import psutil
 import pytest
-from e2e.editors.jupyter_support import BASE, MISSING, NAMES, TOKEN, Jupyter, Lab, Page, notebook
+from e2e.editors.jupyter_support import BASE, MISSING, NAMES, TOKEN, Jupyter, Lab, Page, Stubbed, notebook
 from e2e.lsp_support import gateway
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -45,18 +43,6 @@ def slow(tmp_path_factory):
             yield it
         finally:
             it.close()
-
-
-class Stubbed(Lab):
-    """One whose language server answers what the test says."""
-
-    def __init__(self, folder):
-        self._answer = folder / "answer.json"
-        self.answer("", 0)
-        super().__init__(folder, "", command=(sys.executable, Path(__file__).parent / "stub_lsp.py", self._answer))
-
-    def answer(self, text, replaces):
-        self._answer.write_text(json.dumps({"text": text, "replaces": replaces}))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-/** What the server and this extension say to each other about next edits (docs/protocol.md). */
-import type { Position, Range } from 'vscode-languageclient/node';
+/** What the server and an editor's extension say to each other about next edits (docs/protocol.md). Knows no editor. */
+import type { Place } from './model';
 
 export const ASK = 'textDocument/copilotInlineEdit';
 export const SHOWN = 'textDocument/didShowInlineEdit';
@@ -12,15 +12,15 @@ export type Reason = 'rejected' | 'typed' | 'moved' | 'replaced' | 'hidden';
 
 export interface Item {
   text: string;
-  range: Range;
+  range: { start: Place; end: Place };
   textDocument: { uri: string; version: number | null };
   command: { title: string; command: string; arguments: [string] };
-  data?: { id: string; evidence: string; left: number; jumpOnly?: boolean };
+  data?: { id: string; evidence: string; left: number; jumpOnly?: boolean; replaces?: string };
 }
 
 export interface Asked {
   textDocument: { uri: string; version: number };
-  position: Position;
+  position: Place;
 }
 
 export interface Answer {
