@@ -252,12 +252,25 @@ def _make_file(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-class _RolledBack(sqlite3.Connection):
-    """Ends its transaction before it closes.
+class _SqliteConnection(sqlite3.Connection):
+    """Set up when it is made, and ends its transaction before it closes.
 
-    A statement that was cancelled stays open, and SQLite keeps the transaction of a connection that was closed before its
-    statements: nobody could write until the garbage collector came by.
+    Set up where nobody can be cancelled between: a pool forgets a connection whose first statements were. A statement that was
+    cancelled later stays open, and SQLite keeps the transaction of a connection that was closed before its statements: nobody could
+    write until the garbage collector came by.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The driver's own transactions leave out DDL; ours are begun below, so that a migration is all or nothing.
+        self.isolation_level = None
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+            try:
+                self.execute(f"PRAGMA {pragma}").close()
+            except sqlite3.Error as error:
+                if "readonly" not in str(error) and "read-only" not in str(error):
+                    super().close()
+                    raise
 
     def close(self) -> None:
         self.rollback()
@@ -272,7 +285,7 @@ def _engine(url: URL) -> AsyncEngine:
 
 def _options(url: URL) -> dict[str, Any]:
     if url.drivername.startswith("sqlite"):
-        return {"connect_args": {"timeout": _BUSY_MS / 1000, "factory": _RolledBack}}
+        return {"connect_args": {"timeout": _BUSY_MS / 1000, "factory": _SqliteConnection}}
     return {"pool_pre_ping": True, "pool_size": 4}
 
 
@@ -284,19 +297,6 @@ def _blocking(url: URL) -> URL:
 def _hooked(engine: Engine) -> Engine:
     if engine.dialect.name != "sqlite":
         return engine
-
-    @event.listens_for(engine, "connect")
-    def connected(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        # The driver's own transactions leave out DDL; ours are begun below, so that a migration is all or nothing.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
-            try:
-                cursor.execute(f"PRAGMA {pragma}")
-            except Exception as error:
-                if "readonly" not in str(error) and "read-only" not in str(error):
-                    raise
-        cursor.close()
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
