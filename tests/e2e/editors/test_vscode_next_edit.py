@@ -62,6 +62,18 @@ class Window:
         self._names = map("case_{}.py".format, count())
         self.press, self.type, self.close = self.it.press, self.it.type, self.it.close
 
+    def __enter__(self):
+        try:
+            self.it.do("focus")
+            self.until(lambda: "ready" in (self.it.do("status") or ""), "the status item says ready", STARTS_S)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
     def until(self, satisfied, what, deadline_s=PATIENCE_S):
         try:
             self.it.until(satisfied, what, deadline_s)
@@ -191,13 +203,8 @@ class Window:
 
 @pytest.fixture(scope="module")
 def only_window(served, tmp_path_factory):
-    it = Window(tmp_path_factory.mktemp("vscode"), served.url, {"foretype.nextEdit.eagerness": "medium"})
-    try:
-        it.it.do("focus")
-        it.until(lambda: "ready" in (it.it.do("status") or ""), "the status item says ready", STARTS_S)
+    with Window(tmp_path_factory.mktemp("vscode"), served.url, {"foretype.nextEdit.eagerness": "medium"}) as it:
         yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from e2e.editors.test_vscode import MISSING
-from e2e.editors.test_vscode_next_edit import ASK, FAR, FAR_LINE, SHOWN, STARTS_S, Window
+from e2e.editors.test_vscode_next_edit import ASK, FAR, FAR_LINE, SHOWN, Window
 
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
@@ -25,13 +25,8 @@ def sources(file):
 
 @pytest.fixture(scope="module")
 def window(served, tmp_path_factory):
-    it = Window(tmp_path_factory.mktemp("vscode"), served.url, {})
-    try:
-        it.it.do("focus")
-        it.until(lambda: "ready" in (it.it.do("status") or ""), "the status item says ready", STARTS_S)
+    with Window(tmp_path_factory.mktemp("vscode"), served.url, {}) as it:
         yield it
-    finally:
-        it.close()
 
 
 def test_a_rename_is_shown_once_it_was_followed_at_one_place_by_hand(window):
