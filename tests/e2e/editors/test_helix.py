@@ -73,6 +73,17 @@ def retype(terminal, new):
     terminal.until(" NOR ")
 
 
+def rename(terminal, old, new, declared, used):
+    """Where it stands first, and by hand at its first use; each (line, column) of the name's end."""
+    terminal.type(f"/{old}")
+    terminal.press("Enter")
+    at(terminal, *declared)
+    retype(terminal, new)
+    terminal.type("n")
+    at(terminal, *used)
+    retype(terminal, new)
+
+
 def take(terminal, title):
     """Ask for the code actions and choose the first; a busy server may answer once without it, to keep nobody waiting."""
     while True:
@@ -106,13 +117,7 @@ def test_the_suggestion_is_in_the_menu_and_enter_puts_it_into_the_file(helix):
 
 def test_a_rename_is_followed_by_code_actions_and_one_undo_takes_the_edit_back(tmp_path):
     with opened(tmp_path, {"a.py": AREA}) as (terminal, folder):
-        terminal.type("/width")
-        terminal.press("Enter")
-        at(terminal, 1, 14)
-        retype(terminal, "size")
-        terminal.type("n")
-        at(terminal, 2, 12)
-        retype(terminal, "size")
+        rename(terminal, "width", "size", (1, 14), (2, 12))
         take(terminal, "Next edit: line 4, `width` → `size`")
         at(terminal, 4, 12)
         save(terminal, folder / "a.py", AREA.replace("width", "size"))
@@ -123,13 +128,7 @@ def test_a_rename_is_followed_by_code_actions_and_one_undo_takes_the_edit_back(t
 
 def test_the_next_edit_of_another_file_is_gone_to_and_taken_there(tmp_path):
     with opened(tmp_path, {"mod.py": MODULE, "use.py": USER}) as (terminal, folder):
-        terminal.type("/area")
-        terminal.press("Enter")
-        at(terminal, 1, 8)
-        retype(terminal, "surface")
-        terminal.type("n")
-        at(terminal, 5, 10)
-        retype(terminal, "surface")
+        rename(terminal, "area", "surface", (1, 8), (5, 10))
         take(terminal, "Next edit: use.py, line 1")
         at(terminal, 1, 17)
         take(terminal, "Next edit: line 1, `area` → `surface`")
