@@ -24,6 +24,7 @@ from foretype_lsp.indexing import Indexing
 from foretype_lsp.options import Options, Problem
 from foretype_lsp.parts import Parts
 from foretype_lsp.survey import HowItFeels
+from foretype_lsp.trust import trusted_roots
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
@@ -184,7 +185,7 @@ class GatewayClient:
             model=_path(options.model),
             client_name=self._parts.editor.name,
             editor=self._parts.editor.program,
-            workspaces=[workspace_of(root) for root in documents.roots if options.trusted],
+            workspaces=[workspace_of(root) for root in trusted_roots(options, documents.roots)],
             trusted=options.trusted,
             policy=policy,
             flow=FlowOptions(answer=AnswerRules.growing() if options.suggestion_grew else AnswerRules()),

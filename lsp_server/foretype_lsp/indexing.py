@@ -23,6 +23,7 @@ from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.options import Options
 from foretype_lsp.settings import Settings
+from foretype_lsp.trust import why_unread
 
 __all__ = ["Indexing", "Progresses"]
 
@@ -55,7 +56,7 @@ class Indexing:
             return
         self._opened = options
         await self._close()
-        if not options.index.enable or not options.trusted:
+        if why_unread(options):
             return
         if not self._watching:
             self._watching = True

@@ -152,7 +152,7 @@ def identify(
 @app.command("servers")
 def list_servers(as_json: Annotated[bool, typer.Option("--json", help="one JSON array")] = False) -> None:
     """Lists the servers of models that run on this machine, on their usual ports, in a second; asks them for nothing but what they are."""
-    from foretype_models.servers import PORTS, probe
+    from foretype_models.running_servers import PORTS, probe
 
     found = probe()
     if as_json:

@@ -24,7 +24,7 @@ from foretype_context.text.document import Document
 from foretype_lab.errors import LlamaServerError
 from foretype_lab.other_engines.llama_server import LlamaServer, find_llama_server
 from foretype_models.artifacts import locate
-from foretype_models.servers import probe
+from foretype_models.running_servers import probe
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Done, Usage
 

@@ -13,7 +13,7 @@ import redis.asyncio
 from backend.redis_server import redis_server
 from backend.world import until
 from foretype_backend.engines.port import Origin
-from foretype_backend.fleet.retire import RetireSender
+from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.prefix.cache_book import FORGET_AFTER_S, CacheBook
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice, read_stream
 from foretype_backend.prefix.salt import SaltBook, tier_namespace, tier_secret

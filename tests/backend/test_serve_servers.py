@@ -21,7 +21,7 @@ from foretype_backend.start import running_server
 from foretype_backend.start.cli import tell_of_servers
 from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
-from foretype_models import servers
+from foretype_models import running_servers
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -202,8 +202,8 @@ async def test_who_names_no_model_is_told_of_the_better_one_that_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(Ollama(models=["llama3:8b", "qwen2.5-coder:1.5b-base"])) as server:
-        found = await asyncio.to_thread(servers.probe, (server.port,), limit_s=30)
-    monkeypatch.setattr(servers, "probe", lambda: found)
+        found = await asyncio.to_thread(running_servers.probe, (server.port,), limit_s=30)
+    monkeypatch.setattr(running_servers, "probe", lambda: found)
     tell_of_servers()
     assert capsys.readouterr().err == (
         f"foretype serve: ollama at {server.root} has qwen2.5-coder:1.5b-base, and this is the shipped model; `foretype use "

@@ -1,6 +1,6 @@
 import pytest
 from foretype_client.flow.cache import CachedAnswer, CompletionCache
-from foretype_client.flow.type_through import Place, Strand
+from foretype_client.flow.strands import Place, Strand
 from foretype_context.prompt.profile import Profile
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document

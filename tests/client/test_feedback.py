@@ -13,7 +13,7 @@ from foretype_client.feedback.feedback import (
     PartiallyAccepted,
     Taken,
 )
-from foretype_client.flow.type_through import Place
+from foretype_client.flow.strands import Place
 from foretype_context.text.document import Document, Edit
 from hypothesis import given
 from hypothesis import strategies as st

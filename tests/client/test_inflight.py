@@ -2,7 +2,7 @@ import pytest
 from client.scripted_gateway import PROFILE, Script, ScriptedStream
 from foretype_client.flow.inflight import AnswerRules, Flight, ReadyText, ripe
 from foretype_client.flow.planning import Draft
-from foretype_client.flow.type_through import Place, Strand
+from foretype_client.flow.strands import Place, Strand
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Opened, Stop
 from foretype_context.syntax.blocks import SuggestionKind

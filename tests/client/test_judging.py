@@ -5,8 +5,8 @@ from client.typing_desk import profile
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.judgement import Candidate, SyntaxFilter, judge
 from foretype_client.flow.question import Question
+from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
-from foretype_client.flow.type_through import Place
 from foretype_client.policy.trigger import Trigger
 from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.profile import MinMeanLogprob

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
-from foretype_client.flow.type_through import profile_identity
+from foretype_client.flow.strands import profile_identity
 from foretype_client.policy.knobs import known_knobs
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions

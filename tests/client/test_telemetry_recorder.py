@@ -184,7 +184,7 @@ def test_the_same_text_from_elsewhere_is_the_same_session() -> None:
     async def scenario() -> None:
         feedback = Feedback()
         async with Recorded(ScriptedGateway(ANSWER)) as desk:
-            from foretype_client.flow.type_through import Place
+            from foretype_client.flow.strands import Place
 
             snapshot = desk.document.snapshot()
             place = Place.of(snapshot, 0, None)

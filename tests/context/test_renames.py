@@ -7,7 +7,7 @@ import re
 import pytest
 from foretype_context.edits.bursts import Bursts
 from foretype_context.edits.name_rules import RULES
-from foretype_context.edits.renames import Rename, is_free, rename_in, sites_of
+from foretype_context.edits.rename_sites import Rename, is_free, rename_in, sites_of
 from foretype_context.edits.walking import OCCURRENCES_MAX
 from foretype_context.syntax.languages import LANGUAGES
 from foretype_context.syntax.parsing import parse_bounded

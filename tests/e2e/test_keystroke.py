@@ -1,5 +1,6 @@
-"""The way of one keystroke stands in docs/architecture.md as a list of functions: this follows a real one through both processes."""
+"""The ways of a keystroke and of a cancel stand in docs/architecture.md as lists of functions: this follows real ones."""
 
+import os
 import re
 import time
 from pathlib import Path
@@ -21,9 +22,10 @@ called_functions.record(os.path.join({folder!r}, str(os.getpid())))
 """
 
 
-def listed() -> list[str]:
-    """The functions of the page, in its order."""
-    steps = STEP.findall(PAGE.read_text(encoding="utf-8"))
+def listed(heading: str) -> list[str]:
+    """The functions of a section of the page, in its order."""
+    section = PAGE.read_text(encoding="utf-8").split(f"## {heading}, function by function\n")[1].split("\n## ")[0]
+    steps = STEP.findall(section)
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1)), "a step is missing or cannot be read"
     return [function for _, function in steps]
 
@@ -45,12 +47,24 @@ def first_missing(steps: list[str], calls: list[str]) -> str | None:
     return next((step for step in steps if step not in rest), None)
 
 
-async def test_a_keystroke_goes_the_way_that_the_page_lists(tmp_path, monkeypatch):
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """Where each process that is started from here on writes what it called."""
     hook, folder = tmp_path / "hook", tmp_path / "calls"
     hook.mkdir()
     folder.mkdir()
     (hook / "sitecustomize.py").write_text(HOOK.format(here=str(HERE), folder=str(folder)), encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(hook))
+    monkeypatch.setenv("PYTHONPATH", str(hook), prepend=os.pathsep)
+    return folder
+
+
+def assert_the_way_is(steps: list[str], calls: list[str]) -> None:
+    assert [step for step in steps if step not in calls] == [], "listed, and not called"
+    assert first_missing(steps, calls) is None, "listed in another order than it is called"
+    assert len(set(steps)) == len(steps)
+
+
+async def test_a_keystroke_goes_the_way_that_the_page_lists(tmp_path, calls):
     with gateway(tmp_path) as served:
         async with editor(tmp_path, "--gateway", served.url) as it:
             it.open(SOURCE)
@@ -61,12 +75,27 @@ async def test_a_keystroke_goes_the_way_that_the_page_lists(tmp_path, monkeypatc
             until_ns = time.monotonic_ns()
             assert item is not None and item.insert_text.startswith("qzx")
             assert (await it.status())["counts"]["requests"] == 1
-    steps = listed()
-    calls = called(folder, steps[0], since_ns, until_ns)
-    never = [step for step in steps if step not in calls]
-    assert never == [], "listed, and not called"
-    assert first_missing(steps, calls) is None, "listed in another order than it is called"
-    assert len(steps) > 40 and len(set(steps)) == len(steps)
+    steps = listed("One keystroke")
+    assert len(steps) > 40
+    assert_the_way_is(steps, called(calls, steps[0], since_ns, until_ns))
+
+
+@pytest.mark.slow
+async def test_a_cancel_goes_the_way_that_the_page_lists(tmp_path, calls):
+    # Without a debounce the request of the new text would leave at once, and name the one that it replaces.
+    with gateway(tmp_path, decode_s=1.0) as served:
+        async with editor(tmp_path, "--gateway", served.url, options={"debounceMs": 1_000}) as it:
+            it.open(SOURCE)
+            it.insert(1, 9, "\n    qzx")
+            given_up = it.ask(2, 7)
+            await it.until_requests(1)
+            since_ns = time.monotonic_ns()
+            it.insert(1, 0, "    y = 2\n")  # nothing has come yet that typing on could contradict
+            item = await it.suggestion(3, 7)
+            until_ns = time.monotonic_ns()
+            assert item is not None and not await given_up
+    steps = listed("One cancel")
+    assert_the_way_is(steps, called(calls, steps[0], since_ns, until_ns))
 
 
 def test_the_read_that_waits_for_the_keystroke_is_part_of_its_way(tmp_path):

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 import pytest
 from foretype_backend.errors import ExperimentInputError
-from foretype_backend.experiments.analyse import AbOptions, analyse
 from foretype_backend.experiments.assign import BLOCK_HOURS, Design, block_of_day, day_of, pair_of, variant_of
 from foretype_backend.experiments.estimate import WAY_SHARE, Panel, between, switchback
 from foretype_backend.experiments.guardrails import GUARDS, Guardrails, alpha_each
@@ -28,6 +27,7 @@ from foretype_backend.experiments.sequential import (
     spent_alpha,
     student_quantile,
 )
+from foretype_backend.experiments.verdict import AbOptions, analyse
 from foretype_eval.ab.rows import UserDay, load_rows
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.cli import app

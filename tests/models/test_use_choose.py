@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_context.grammars.grammar import grammar
-from foretype_models import servers
+from foretype_models import running_servers
 from foretype_models.cli import app
 from foretype_models.errors import NoServerError, UseError
-from foretype_models.servers import look_at, probe
+from foretype_models.running_servers import look_at, probe
 from foretype_models.use.catalogue import read_catalogue
 from foretype_models.use.choose import ModelWish, choose
 from foretype_models.use.listing import MachineFindings, list_choices
@@ -52,7 +52,7 @@ def chosen_for(what: str, tmp_path: Path, **options: Any) -> Choice:
     return choose(asked(what, tmp_path, **options), Nobody())
 
 
-def listing(found: list[servers.Server], tmp_path: Path) -> Any:
+def listing(found: list[running_servers.Server], tmp_path: Path) -> Any:
     return list_choices(MachineFindings(machine=LAPTOP, servers=found, catalogue=CATALOGUE), tmp_path, tmp_path)[0]
 
 
@@ -125,7 +125,7 @@ def test_what_ollama_says_of_its_models_is_shown(monkeypatch: pytest.MonkeyPatch
         "model_info": {"general.architecture": "qwen2", "qwen2.context_length": 32768},
     }
     with serving(ModelServer(says)) as running:
-        monkeypatch.setattr(servers, "probe", lambda: probe((running.port,), limit_s=30))
+        monkeypatch.setattr(running_servers, "probe", lambda: probe((running.port,), limit_s=30))
         done = CliRunner().invoke(app, ["servers"])
         said = json.loads(CliRunner().invoke(app, ["servers", "--json"]).output)
     assert said[0]["models"][0] == {

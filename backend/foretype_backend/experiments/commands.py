@@ -221,7 +221,7 @@ def verdict(
             tokens = await results.first_tokens(events, one, now_ms)
         finally:
             await events.close()
-        return judge.verdict(one, rows, tokens, now_ms, why_none="" if wrong is None else wrong.reason)
+        return judge.report(one, rows, tokens, now_ms, why_none="" if wrong is None else wrong.reason)
 
     found = _with_store(work, store, profile)
     if json:

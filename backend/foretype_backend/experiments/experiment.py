@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Meta
 
 from foretype_backend.errors import VariantError
-from foretype_backend.experiments.analyse import AbOptions
 from foretype_backend.experiments.arms import Arm, LeftOut, Person
 from foretype_backend.experiments.assign import BLOCK_HOURS, Design, block_at, variant_of
 from foretype_backend.experiments.guardrails import Guardrails
 from foretype_backend.experiments.rows import METRICS
 from foretype_backend.experiments.variants import Variant, convert
+from foretype_backend.experiments.verdict import AbOptions
 
 __all__ = ["Experiment", "Spec", "State", "arm_of", "check_spec", "decode_spec", "overlapping"]
 

@@ -1,4 +1,4 @@
-"""What is said of an experiment: its verdict, and whether it has to stop. Pure."""
+"""What is said of an experiment: its report, around the verdict, and whether it has to stop. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from foretype_backend.errors import ExperimentInputError
-from foretype_backend.experiments.analyse import analyse, guard_findings
 from foretype_backend.experiments.assign import block_at, day_of
 from foretype_backend.experiments.experiment import Experiment, State
 from foretype_backend.experiments.results import SETTLES_MS, FirstTokens
 from foretype_backend.experiments.rows import METRICS, UserDay
 from foretype_backend.experiments.store import Seen
+from foretype_backend.experiments.verdict import analyse, guard_findings
 
 __all__ = [
     "ALONE_MS",
@@ -24,8 +24,8 @@ __all__ = [
     "followed_by",
     "judge_guardrails",
     "problem",
+    "report",
     "to_stop",
-    "verdict",
 ]
 
 FRESH_MS: Final = 60_000
@@ -100,7 +100,7 @@ def to_stop(
     return None
 
 
-def verdict(
+def report(
     experiment: Experiment,
     rows: Sequence[UserDay],
     tokens: Mapping[str, FirstTokens],

@@ -18,7 +18,7 @@ from foretype_backend.fleet.members.membership import MembershipRules
 from foretype_backend.fleet.members.sources import source_of
 from foretype_backend.fleet.pool import Discovery, PoolOptions, ReplicaPool
 from foretype_backend.fleet.prefill_apart import ApartOptions
-from foretype_backend.fleet.retire import RetireSender
+from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.fleet.routing.router import RoutingOptions
 from foretype_backend.prefix.salt import tier_secret
 

@@ -1,1 +1,1 @@
-"""Running a gateway: checking its file, reloading it, draining, looking at it from outside."""
+"""Running a gateway: checking its file, reloading it, looking at it from outside."""

@@ -3,8 +3,7 @@
 Engine caches are addressed by content, so a stale entry can never be *served*; it can only waste room and mislead routing.
 What is kept here is therefore about capacity and routing alone:
 
-- a block is *used* by a session while it stands in the last prompt that the session sent for a document;
-- an edit ends the use of that session only: a colleague's use, and one's own undo, keep the block alive;
+- which sessions use a block, and whose use an edit ends, says :mod:`foretype_backend.prefix.invalidation`;
 - a block that no session has used for a minute is *retired*: no longer advertised to the router, first to be evicted below;
 - a block that is placed again is no longer retired; only a purge deletes.
 
@@ -22,13 +21,12 @@ from typing import Final, NamedTuple
 from foretype_context.prompt.segments import Scope
 
 from foretype_backend.prefix.chain import Block, Chain, Span
+from foretype_backend.prefix.invalidation import EndedUse, LastPrompts
 from foretype_backend.prefix.salt import Namespace
 
 __all__ = ["DirectoryStatistics", "HeldDocument", "PrefixDirectory", "Retired"]
 
 RETIRE_AFTER_S: Final = 60.0
-DOCUMENTS_MAX: Final = 64
-"""Documents of one session whose last prompt counts as used; a client may name as many as it likes."""
 
 
 class Retired(NamedTuple):
@@ -82,25 +80,6 @@ class _Replica:
     tells: bool = False  # its own events say what it holds
 
 
-class _Placed:
-    """The last prompt of a session for a document.
-
-    Attributes:
-        keys: of its blocks.
-        first: by document, the first block that was read from it, also where that has left `keys` by now; looked for when a
-            document has changed, which few do.
-    """
-
-    __slots__ = ("first", "keys")
-
-    def __init__(self, keys: tuple[bytes, ...]) -> None:
-        self.keys = keys
-        self.first: dict[str, int] | None = None
-
-
-_NOT_PLACED: Final = _Placed(())
-
-
 class PrefixDirectory:
     """See the module.
 
@@ -116,7 +95,7 @@ class PrefixDirectory:
         self._retire_after_s = retire_after_s
         self._entries: dict[bytes, _Entry] = {}
         self._replicas: dict[str, _Replica] = {}
-        self._placed: dict[str, dict[str, _Placed]] = {}  # session → document → its last prompt
+        self._prompts = LastPrompts(self._spans_of)
         self._released: deque[tuple[float, bytes]] = deque()
 
     # Replicas
@@ -161,15 +140,7 @@ class PrefixDirectory:
         """
         user = session, document
         keys = tuple(block.key for block in chain)
-        placed = self._placed.setdefault(session, {})
-        before = placed.pop(document, _NOT_PLACED).keys
-        placed[document] = _Placed(keys)
-        if len(placed) > DOCUMENTS_MAX:
-            self.closed(session, next(iter(placed)), now)
-        kept = frozenset(keys)
-        for key in before:
-            if key not in kept:
-                self._release(key, user, now)
+        self._release(self._prompts.place(session, document, keys), now)
         for block in chain:
             entry = self._entries.get(block.key)
             if entry is None:
@@ -187,40 +158,17 @@ class PrefixDirectory:
         Returns:
             blocks whose use by this session ended.
         """
-        ended = 0
-        for placed_for, placed in self._placed.get(session, {}).items():
-            begin = self._first(placed).get(document)
-            if begin is None:
-                continue
-            keys = placed.keys
-            first = next((at for at in range(begin, len(keys)) if self._touches(keys[at], document, start)), None)
-            if first is not None:
-                for key in keys[first:]:
-                    self._release(key, (session, placed_for), now)
-                placed.keys = keys[:first]
-                ended += len(keys) - first
-        return ended
-
-    def _first(self, placed: _Placed) -> dict[str, int]:
-        """By document, its first block; made once for each prompt, so that a name costs a look at each, not a walk through all."""
-        if placed.first is None:
-            placed.first = {}
-            for at, key in enumerate(placed.keys):
-                entry = self._entries.get(key)
-                for span in () if entry is None else entry.block.spans:
-                    placed.first.setdefault(span.document, at)
-        return placed.first
+        ended = self._prompts.edited(session, document, start)
+        self._release(ended, now)
+        return len(ended)
 
     def closed(self, session: str, document: str, now: float) -> None:
         """A session closed a document."""
-        for key in self._placed.get(session, {}).pop(document, _NOT_PLACED).keys:
-            self._release(key, (session, document), now)
+        self._release(self._prompts.closed(session, document), now)
 
     def left(self, session: str, now: float) -> None:
         """A session disconnected."""
-        for document, placed in self._placed.pop(session, {}).items():
-            for key in placed.keys:
-                self._release(key, (session, document), now)
+        self._release(self._prompts.left(session), now)
 
     # Questions
 
@@ -277,9 +225,7 @@ class PrefixDirectory:
             for replica in entry.replicas:
                 self._replicas[replica].keys.pop(key, None)
             for session, document in entry.users:
-                placed = self._placed.get(session, {}).get(document)
-                if placed is not None:
-                    placed.keys, placed.first = (), None
+                self._prompts.purged(session, document)
         return len(gone)
 
     def _of(self, tenant: str, scope: str) -> list[bytes]:
@@ -308,12 +254,12 @@ class PrefixDirectory:
             used_blocks=sum(1 for entry in entries if entry.users),
             retired_blocks=sum(1 for entry in entries if entry.retired),
             replicas=len(self._replicas),
-            sessions=len(self._placed),
+            sessions=len(self._prompts),
             namespaces=len({entry.namespace for entry in entries}),
         )
 
     def __repr__(self) -> str:
-        return f"<PrefixDirectory: {len(self._entries)} blocks, {len(self._replicas)} replicas, {len(self._placed)} sessions>"
+        return f"<PrefixDirectory: {len(self._entries)} blocks, {len(self._replicas)} replicas, {len(self._prompts)} sessions>"
 
     def _holder(self, replica: str) -> _Replica:
         if replica not in self._replicas:
@@ -339,21 +285,22 @@ class PrefixDirectory:
             if not entry.replicas and not entry.users:
                 del self._entries[key]
 
-    def _release(self, key: bytes, user: tuple[str, str], now: float) -> None:
-        entry = self._entries.get(key)
-        if entry is None or user not in entry.users:
-            return
-        entry.users.discard(user)
-        if not entry.users:
-            entry.last_used = now
-            if entry.replicas:
-                self._released.append((now, key))
-            else:
-                del self._entries[key]
+    def _release(self, ended: Iterable[EndedUse], now: float) -> None:
+        for key, user in ended:
+            entry = self._entries.get(key)
+            if entry is None or user not in entry.users:
+                continue
+            entry.users.discard(user)
+            if not entry.users:
+                entry.last_used = now
+                if entry.replicas:
+                    self._released.append((now, key))
+                else:
+                    del self._entries[key]
 
-    def _touches(self, key: bytes, document: str, start: int) -> bool:
+    def _spans_of(self, key: bytes) -> tuple[Span, ...]:
         entry = self._entries.get(key)
-        return entry is not None and any(span.document == document and span.end > start for span in entry.block.spans)
+        return () if entry is None else entry.block.spans
 
 
 def _held(document: str, entries: list[_Entry]) -> HeldDocument:

@@ -94,7 +94,7 @@ def serve(
 
 def tell_of_servers() -> None:
     """Where nobody named a model, the shipped one is served: say which better one runs here already. Takes a second."""
-    from foretype_models.servers import probe
+    from foretype_models.running_servers import probe
 
     for server in probe():
         if server.good is not None:

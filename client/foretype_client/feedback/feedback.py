@@ -31,7 +31,7 @@ from foretype_client.feedback.events import (
     Taken,
 )
 from foretype_client.feedback.visible_suggestion import VisibleSuggestion, is_typing, result_digest, step
-from foretype_client.flow.type_through import Place, Strand
+from foretype_client.flow.strands import Place, Strand
 from foretype_client.policy.switches import Switches
 
 __all__ = [

@@ -10,7 +10,7 @@ from foretype_context.text.document import Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource
-from foretype_client.flow.type_through import Place, Strand
+from foretype_client.flow.strands import Place, Strand
 
 __all__ = ["VisibleSuggestion", "is_typing", "result_digest", "step"]
 

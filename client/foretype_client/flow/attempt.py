@@ -21,8 +21,8 @@ from foretype_client.flow.inflight import Flight, ReadyText, ripe
 from foretype_client.flow.open_documents import SortedRequests, TrackedDocument
 from foretype_client.flow.planning import Draft, Planner, call_of
 from foretype_client.flow.question import Question
+from foretype_client.flow.strands import Strand
 from foretype_client.flow.suggestion import Outcome, Suggestion
-from foretype_client.flow.type_through import Strand
 from foretype_client.policy.trigger import Trigger
 from foretype_client.sources.all_sources import Gathered, Gathering
 

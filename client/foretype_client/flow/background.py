@@ -21,8 +21,8 @@ from foretype_client.flow.collaborators import Collaborators
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import Planner, call_of
+from foretype_client.flow.strands import Place, Strand
 from foretype_client.flow.suggestion import Suggestion
-from foretype_client.flow.type_through import Place, Strand
 
 __all__ = ["Background"]
 

@@ -1,6 +1,6 @@
 """Completion cache: what the gateway said once is not asked again.
 
-Keyed by place (:mod:`foretype_client.flow.type_through`), never by prompt: uri, the text before the cursor in its window, the next line
+Keyed by place (:mod:`foretype_client.flow.strands`), never by prompt: uri, the text before the cursor in its window, the next line
 that says something, the profile. Type-through, an edit far above and an edit in another file keep an entry alive; white space
 and another suffix do not. Entries have no time to live: they answer for a text, and the text either is there or is not.
 """
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.messages import Finish, Usage
 
-from foretype_client.flow.type_through import Place, Strand
+from foretype_client.flow.strands import Place, Strand
 
 __all__ = ["CacheHit", "CacheStatistics", "CachedAnswer", "CompletionCache"]
 

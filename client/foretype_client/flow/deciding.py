@@ -19,8 +19,8 @@ from foretype_client.flow.collaborators import Collaborators
 from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import Planner
 from foretype_client.flow.question import Question
+from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
-from foretype_client.flow.type_through import Place
 from foretype_client.policy.trigger import Decision, EditorRequest, PolicyState, Skip, SkipReason, Trigger, Wait
 
 __all__ = ["Deciding", "Searching"]

@@ -311,7 +311,7 @@ class CompletionFlow:
         document.wake()
         if document.waiting is None and (flight.at_line_end or not flight.running):
             redraw_ms = self._shared.options.answer.redraw_ms
-            grown = self._shared.answers.grown(document, flight, now, redraw_ms=redraw_ms)
+            grown = self._shared.answers.type_through.grown(document, flight, now, redraw_ms=redraw_ms)
             if grown is not None:
                 self.grew.tell(document.snapshot.uri, grown)
 

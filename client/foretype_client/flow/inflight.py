@@ -14,7 +14,7 @@ from foretype_wire.messages import Delta, Done, Finish, RequestClass
 
 from foretype_client.flow.cache import CachedAnswer
 from foretype_client.flow.planning import Draft
-from foretype_client.flow.type_through import Strand
+from foretype_client.flow.strands import Strand
 from foretype_client.ports import CompletionStream
 from foretype_client.sources.all_sources import SourceNote
 

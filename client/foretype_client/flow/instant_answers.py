@@ -10,14 +10,15 @@ from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.candidates import LocalModel
-from foretype_client.feedback.feedback import Feedback, FeedbackEvent, VisibleSuggestion
+from foretype_client.feedback.feedback import Feedback, FeedbackEvent
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.inflight import Flight, ReadyText
 from foretype_client.flow.judgement import Candidate, Finisher, SyntaxFilter, judge
 from foretype_client.flow.open_documents import LastAnswer, TrackedDocument
 from foretype_client.flow.question import Question
+from foretype_client.flow.strands import Strand
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
-from foretype_client.flow.type_through import Strand
+from foretype_client.flow.type_through import TypeThrough
 from foretype_client.policy.trigger import Trigger
 
 __all__ = ["Answers"]
@@ -28,6 +29,7 @@ class Answers:
 
     Attributes:
         noted: told what feedback makes of each that is given out.
+        type_through: what is visible, carried on.
     """
 
     def __init__(
@@ -43,29 +45,20 @@ class Answers:
         self.noted: Subscribers[list[FeedbackEvent]] = Subscribers()
         self._cache = cache
         self._feedback = feedback
-        self._finisher = finisher
-        self._syntax = syntax
         self._local = local
         self._new_id = new_id
+        self.type_through = TypeThrough(feedback, self._judge)
+        self._finisher, self._syntax = finisher, syntax
 
     def visible(self, document: TrackedDocument, question: Question, now: float, *, local: bool) -> Suggestion | None:
         """The suggestion that is visible, if it is still right here: it stays, or grows, and never changes."""
-        shown, offer = document.shown, self._offer_of(document)
-        if shown is None or offer is None or (shown.suggestion.source is Origin.LOCAL) is not local:
+        shown = document.shown
+        if shown is None or (shown.suggestion.source is Origin.LOCAL) is not local:
             return None
-        rest = offer.strand.rest_at(question.place)
-        if not rest:
+        rest = self.type_through.rest(document, question, now)
+        if rest is None:
             return None
-        flight = shown.flight
-        judged: Suggestion | Outcome = Outcome.EMPTY
-        raw = shown.raw.rest_at(question.place)
-        if raw is not None and flight is not None:
-            judged = self._judge_visible(shown, question, flight.so_far(raw), flight.whole, now)
-        if not isinstance(judged, Suggestion) or not judged.text.startswith(rest):
-            judged = self._judge_visible(shown, question, rest, True, now, settled=True)
-        if not isinstance(judged, Suggestion):
-            return None
-        return self._give(document, question, judged, shown.raw, flight, shown.kind, now)
+        return self._give(document, question, rest, shown.raw, shown.flight, shown.kind, now)
 
     def cached(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | Outcome | None:
         """What the cache says: a suggestion; that the model has nothing here; or None, it does not know."""
@@ -84,7 +77,7 @@ class Answers:
             usage=entry.usage,
             logprob=entry.mean_logprob,
         )
-        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
+        judged = self._judge(candidate, question, now)
         if isinstance(judged, Suggestion):
             return self._give(document, question, judged, entry.strand, None, entry.kind, now)
         # Asked again, the same model would say the same; only somebody who insists gets a second try.
@@ -113,7 +106,7 @@ class Answers:
             timings_ms=flight.timings_ms(),
             logprob=flight.mean_logprob,
         )
-        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
+        judged = self._judge(candidate, question, now)
         if isinstance(judged, Suggestion):
             return self._give(document, question, judged, flight.strand, flight, flight.kind, now)
         return judged
@@ -135,8 +128,7 @@ class Answers:
 
     def here(self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float) -> bool:
         """Whether the question needs no request: what is visible goes on, the cache knows, or the local candidate is this sure."""
-        offer = self._offer_of(document)
-        if (offer is not None and offer.strand.rest_at(question.place)) or self._cache.knows(question.place):
+        if self.type_through.leads_to(document, question) or self._cache.knows(question.place):
             return True
         return self._judge_local(question, now, min_confidence) is not None
 
@@ -149,36 +141,8 @@ class Answers:
         if self._local is not None:
             self._local.prepare(uri)
 
-    def grown(
-        self, document: TrackedDocument, flight: Flight, now: float, *, redraw_ms: float = 0.0
-    ) -> Suggestion | None:
-        """The visible suggestion, if its request has made it longer and nothing was typed since it was answered.
-
-        None while more is coming and it was drawn less than `redraw_ms` ago.
-        """
-        shown = document.shown
-        if shown is None or shown.flight is not flight or self._offer_of(document) is None:
-            return None
-        if flight.running and (now - shown.drawn_s) * 1000 < redraw_ms:
-            return None
-        question = shown.question
-        if document.snapshot.text != question.snapshot.text:
-            return None
-        raw = flight.strand.rest_at(question.place)
-        if raw is None:
-            return None
-        judged = self._judge_visible(shown, question, flight.so_far(raw), flight.whole, now)
-        if not isinstance(judged, Suggestion) or len(judged.text) <= len(shown.grown):
-            return None
-        if not judged.text.startswith(shown.grown):
-            return None
-        shown.grown, shown.drawn_s = judged.text, now
-        return judged
-
-    def _offer_of(self, document: TrackedDocument) -> VisibleSuggestion | None:
-        offer = self._feedback.visible(document.snapshot.uri)
-        shown = document.shown
-        return offer if offer is not None and shown is not None and offer.id == shown.suggestion.id else None
+    def _judge(self, candidate: Candidate, question: Question, now: float) -> Suggestion | Outcome:
+        return judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
 
     def _judge_local(self, question: Question, now: float, min_confidence: float) -> Suggestion | None:
         found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
@@ -186,30 +150,10 @@ class Answers:
             return None
         kind = SuggestionKind.LINE
         candidate = Candidate(id=self._new_id(), text=found.text, kind=kind, final=True, source=Origin.LOCAL)
-        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
+        judged = self._judge(candidate, question, now)
         if not isinstance(judged, Suggestion):
             return None
         return msgspec.structs.replace(judged, logprob=math.log(found.confidence))
-
-    def _judge_visible(
-        self, shown: LastAnswer, question: Question, text: str, final: bool, now: float, *, settled: bool = False
-    ) -> Suggestion | Outcome:
-        was = shown.suggestion
-        candidate = Candidate(
-            id=was.id,
-            text=text,
-            kind=shown.kind,
-            final=final,
-            source=Origin.LOCAL if was.source is Origin.LOCAL else Origin.CACHE,
-            request_id=was.request_id,
-            finish=was.finish if shown.flight is None or shown.flight.done is None else shown.flight.done.finish,
-            usage=was.usage if shown.flight is None or shown.flight.done is None else shown.flight.done.usage,
-            settled=settled,
-        )
-        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
-        if not isinstance(judged, Suggestion):
-            return judged
-        return msgspec.structs.replace(judged, logprob=was.logprob, parses=was.parses if settled else judged.parses)
 
     def _give(
         self,

@@ -12,8 +12,8 @@ from foretype_context.text.document import Snapshot
 
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question
+from foretype_client.flow.strands import Place, Strand
 from foretype_client.flow.suggestion import Suggestion
-from foretype_client.flow.type_through import Place, Strand
 from foretype_client.sources.all_sources import Gathered
 
 __all__ = ["LastAnswer", "SortedRequests", "TrackedDocument"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from foretype_context.prompt.profile import MinMeanLogprob, Profile
 from foretype_context.text.document import Snapshot
 
+from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import SelectedCompletion
-from foretype_client.flow.type_through import Place
 from foretype_client.policy.trigger import Trigger
 
 __all__ = ["Question"]

@@ -14,7 +14,7 @@ from foretype_wire.subscriptions import Subscribers
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import Draft
-from foretype_client.flow.type_through import Strand
+from foretype_client.flow.strands import Strand
 from foretype_client.ports import Clock, Gateway
 
 __all__ = ["Requests"]

@@ -1,172 +1,99 @@
-"""Places and strands: where a suggestion was asked for, and what it says at each place that typing along leads to.
-
-A :class:`Place` is what a suggestion depends on, as the cache sees it: the uri, the text before the cursor in a window of
-some lines, the next line below that says something, and the profile. A :class:`Strand` is one generated text together with the
-place it begins at; it answers at that place and at every place reached by typing along it, line breaks included.
-
-A place costs a few microseconds in a document of any size: it reads the window and a few lines below, never the rest.
-"""
+"""The visible suggestion while the user types through it: it stays, or grows, and never changes. Synchronous."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Final
+from collections.abc import Callable
 
-from foretype_context.prompt.profile import Profile
-from foretype_context.text.document import Snapshot
+import msgspec
 
-__all__ = ["WINDOW_CHARS", "WINDOW_LINES", "Place", "Strand", "is_closers", "profile_identity"]
+from foretype_client.feedback.feedback import Feedback, VisibleSuggestion
+from foretype_client.flow.inflight import Flight
+from foretype_client.flow.judgement import Candidate
+from foretype_client.flow.open_documents import LastAnswer, TrackedDocument
+from foretype_client.flow.question import Question
+from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 
-WINDOW_LINES: Final = 16
-WINDOW_CHARS: Final = 2000
-_BELOW_LINES: Final = 20
-_ROWS_MAX: Final = 40
-_CLOSERS: Final = frozenset(")]}>\"'`;,: \t\r")
-_BREAKS_SLACK_CHARS: Final = 64
+__all__ = ["TypeThrough"]
 
 
-def is_closers(text: str) -> bool:
-    """Whether `text` holds nothing but closing brackets, quotes, the punctuation after them and blanks."""
-    return _CLOSERS.issuperset(text)
+class TypeThrough:
+    """What of a visible suggestion is left where the cursor is now. Nothing is noted here but when it was drawn.
 
-
-def profile_identity(profile: Profile | None) -> str:
-    """What of a profile a cached suggestion depends on: model, grammar and experiment arm."""
-    if profile is None:
-        return ""
-    return f"{profile.model}\0{profile.grammar}\0{profile.experiment}\0{profile.variant}"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One cursor position, reduced to what a suggestion there depends on.
-
-    Attributes:
-        uri: document.
-        profile: identity of the profile; what one model said is no answer of another, but stays visible where it is.
-        base: digest of everything else that typing along does not change: uri, next line, rest of the line.
-        above: up to `WINDOW_LINES` whole lines (and `WINDOW_CHARS` characters) above the cursor's line, ending in a newline.
-        line_prefix: the cursor's line, left of the cursor; white space is significant.
-        key: digest of `base` and `above`: equal for all places on one line.
+    Args:
+        judge: whether a text is shown at a place; times are monotonic seconds.
     """
 
-    uri: str
-    profile: str
-    base: bytes
-    above: str
-    line_prefix: str
-    key: bytes
+    def __init__(self, feedback: Feedback, judge: Callable[[Candidate, Question, float], Suggestion | Outcome]) -> None:
+        self._feedback = feedback
+        self._judge = judge
 
-    @classmethod
-    def of(cls, snapshot: Snapshot, offset: int, profile: Profile | None) -> Place:
-        """The place at character `offset` of `snapshot`."""
-        line = snapshot.line_of(offset)
-        start = snapshot.line_start(line)
-        text = snapshot.text
-        rest = text[offset : snapshot.line_end(line)]
-        base = blake2b(digest_size=16)
-        for part in (
-            snapshot.uri,
-            _next_line(snapshot, line),
-            # Editors close what the user opens; that changes nothing about what is to come.
-            "" if is_closers(rest) else rest,
-        ):
-            base.update(part.encode("utf-8", "surrogatepass"))
-            base.update(b"\0")
-        digest = base.digest()
-        above = _window(text[max(0, start - WINDOW_CHARS - _BREAKS_SLACK_CHARS) : start])
-        identity = profile_identity(profile)
-        return cls(snapshot.uri, identity, digest, above, text[start:offset], _row_key(digest, above))
+    def leads_to(self, document: TrackedDocument, question: Question) -> str | None:
+        """The text that is left at the question's place; None where nothing is visible, or it does not lead there."""
+        offer = self._offer(document)
+        return None if offer is None else offer.strand.rest_at(question.place) or None
 
+    def rest(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | None:
+        """The rest of the visible suggestion, with what has come of it since; None where it is not right here."""
+        shown, rest = document.shown, self.leads_to(document, question)
+        if shown is None or rest is None:
+            return None
+        flight = shown.flight
+        judged: Suggestion | Outcome = Outcome.EMPTY
+        raw = shown.raw.rest_at(question.place)
+        if raw is not None and flight is not None:
+            judged = self._judged(shown, question, flight.so_far(raw), flight.whole, now)
+        if not isinstance(judged, Suggestion) or not judged.text.startswith(rest):
+            judged = self._judged(shown, question, rest, True, now, settled=True)
+        return judged if isinstance(judged, Suggestion) else None
 
-@dataclass(slots=True)
-class _Row:
-    """One line of a strand: the key of its line, and where it begins in the text (below 0: before the cursor)."""
+    def grown(
+        self, document: TrackedDocument, flight: Flight, now: float, *, redraw_ms: float = 0.0
+    ) -> Suggestion | None:
+        """The visible suggestion, if its request has made it longer and nothing was typed since it was answered.
 
-    key: bytes
-    start: int
-
-
-@dataclass(slots=True)
-class Strand:
-    """One generated text, growing or whole, and the place it begins at."""
-
-    place: Place
-    text: str = ""
-    rows: list[_Row] = field(default_factory=list[_Row])
-
-    def __post_init__(self) -> None:
-        text, self.text = self.text, ""
-        self.rows = [_Row(self.place.key, -len(self.place.line_prefix))]
-        self.extend(text)
-
-    def extend(self, text: str) -> None:
-        """Append what was generated since."""
-        before = len(self.text)
-        self.text += text
-        at = self.text.find("\n", before)
-        while at >= 0 and len(self.rows) < _ROWS_MAX:
-            above = self.place.above + self.place.line_prefix + self.text[: at + 1]
-            self.rows.append(_Row(_row_key(self.place.base, _window(above)), at + 1))
-            at = self.text.find("\n", at + 1)
-
-    def typed(self, place: Place) -> int | None:
-        """How many characters of this strand were typed to get to `place`.
-
-        The count may exceed `len(text)` on the last line: the user is ahead of a stream that has not been contradicted.
-        None when the strand does not lead there.
+        None while more is coming and it was drawn less than `redraw_ms` ago.
         """
-        if place.base != self.place.base:
+        shown = document.shown
+        if shown is None or shown.flight is not flight or self._offer(document) is None:
             return None
-        for index, row in enumerate(self.rows):
-            if row.key != place.key:
-                continue
-            last = index + 1 == len(self.rows)
-            line = self._line(index)
-            count = row.start + len(place.line_prefix)
-            if count < 0:
-                continue
-            if line.startswith(place.line_prefix) or (last and place.line_prefix.startswith(line)):
-                return count
-        return None
-
-    def rest_at(self, place: Place) -> str | None:
-        """What is left to insert at `place`; None when the strand does not lead there or the user is ahead of it."""
-        count = self.typed(place)
-        if count is None or count > len(self.text):
+        if flight.running and (now - shown.drawn_s) * 1000 < redraw_ms:
             return None
-        return self.text[count:]
+        question = shown.question
+        if document.snapshot.text != question.snapshot.text:
+            return None
+        raw = flight.strand.rest_at(question.place)
+        if raw is None:
+            return None
+        judged = self._judged(shown, question, flight.so_far(raw), flight.whole, now)
+        if not isinstance(judged, Suggestion) or len(judged.text) <= len(shown.grown):
+            return None
+        if not judged.text.startswith(shown.grown):
+            return None
+        shown.grown, shown.drawn_s = judged.text, now
+        return judged
 
-    def _line(self, index: int) -> str:
-        row = self.rows[index]
-        start = max(0, row.start)
-        end = self.text.find("\n", start)
-        line = self.text[start:] if end < 0 else self.text[start:end]
-        return self.place.line_prefix + line if row.start < 0 or index == 0 else line
+    def _offer(self, document: TrackedDocument) -> VisibleSuggestion | None:
+        """What feedback holds of the last answer, as long as it is the one that is visible."""
+        offer, shown = self._feedback.visible(document.snapshot.uri), document.shown
+        return offer if offer is not None and shown is not None and offer.id == shown.suggestion.id else None
 
-
-def _row_key(base: bytes, above: str) -> bytes:
-    return blake2b(above.encode("utf-8", "surrogatepass"), digest_size=16, key=base).digest()
-
-
-def _window(text: str) -> str:
-    """The last `WINDOW_LINES` lines of `text` (which ends at a line start), at most `WINDOW_CHARS` characters of them."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = text[-WINDOW_CHARS:]
-    at = len(text)
-    for _ in range(WINDOW_LINES + 1):
-        at = text.rfind("\n", 0, at)
-        if at < 0:
-            return text
-    return text[at + 1 :]
-
-
-def _next_line(snapshot: Snapshot, line: int) -> str:
-    """The next line below `line` that says something: not blank, and not closers alone, which editors insert by themselves."""
-    for index in range(line + 1, min(snapshot.line_count, line + 1 + _BELOW_LINES)):
-        text = snapshot.line_text(index)
-        if not is_closers(text):
-            return text
-    return ""
+    def _judged(
+        self, shown: LastAnswer, question: Question, text: str, final: bool, now: float, *, settled: bool = False
+    ) -> Suggestion | Outcome:
+        was = shown.suggestion
+        done = None if shown.flight is None else shown.flight.done
+        candidate = Candidate(
+            id=was.id,
+            text=text,
+            kind=shown.kind,
+            final=final,
+            source=Origin.LOCAL if was.source is Origin.LOCAL else Origin.CACHE,
+            request_id=was.request_id,
+            finish=was.finish if done is None else done.finish,
+            usage=was.usage if done is None else done.usage,
+            settled=settled,
+        )
+        judged = self._judge(candidate, question, now)
+        if not isinstance(judged, Suggestion):
+            return judged
+        return msgspec.structs.replace(judged, logprob=was.logprob, parses=was.parses if settled else judged.parses)

@@ -21,7 +21,7 @@ from foretype_context.edits.examples import CommonChange, Examples, alike_elsewh
 from foretype_context.edits.names import is_at_odds
 from foretype_context.edits.offsets import byte_of
 from foretype_context.edits.redefined import Touched, is_redefined
-from foretype_context.edits.renames import (
+from foretype_context.edits.rename_sites import (
     Rename,
     elsewhere_of,
     is_free,

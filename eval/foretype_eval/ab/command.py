@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from foretype_backend.errors import ExperimentInputError
-from foretype_backend.experiments.analyse import AbOptions, analyse
 from foretype_backend.experiments.assign import Design
 from foretype_backend.experiments.rows import METRICS
+from foretype_backend.experiments.verdict import AbOptions, analyse
 from foretype_context.terminal import console
 from rich.table import Table
 

@@ -24,6 +24,7 @@ from foretype_lsp.globs import first_match
 from foretype_lsp.messages import ContentChange
 from foretype_lsp.settings import Settings
 from foretype_lsp.suggestions.waiting_requests import Flow
+from foretype_lsp.trust import why_unread
 
 __all__ = ["SharedDocuments"]
 
@@ -103,12 +104,9 @@ class SharedDocuments:
 
     def sources_status(self) -> str:
         """What the sources say about themselves, in one line."""
-        options = self._settings.options
-        if not options.trusted:
-            return "nothing is read: the folder is not trusted"
-        if not options.index.enable:
-            return "switched off"
-        return "; ".join(f"{name}: {said}" for name, said in self._sources.status().items())
+        return why_unread(self._settings.options) or "; ".join(
+            f"{name}: {said}" for name, said in self._sources.status().items()
+        )
 
     # Who is told
 

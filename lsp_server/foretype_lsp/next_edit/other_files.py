@@ -30,6 +30,7 @@ from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.next_edit.places import EditPlace, in_file, in_open
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
+from foretype_lsp.trust import why_unread
 
 __all__ = ["EditsInOtherFiles", "read_file"]
 
@@ -87,7 +88,7 @@ class EditsInOtherFiles:
             if self._root_of(uri) == root and (place := await self._in_open(held, origin, root, elsewhere)):
                 yield place
         options = self._settings.options
-        if not options.trusted or not options.index.enable:
+        if why_unread(options):
             return
         names = {path_of_uri(uri) for uri in seen}
         ignored = Ignored(root, options.excluded_globs)

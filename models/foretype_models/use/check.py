@@ -13,7 +13,7 @@ from foretype_context.grammars.families import names_a_chat_model
 
 from foretype_models.errors import IdentifyError, NoServerError, UseError
 from foretype_models.identify import identify
-from foretype_models.servers import Server, look_at
+from foretype_models.running_servers import Server, look_at
 from foretype_models.use.catalogue import read_catalogue
 from foretype_models.use.machine import look
 from foretype_models.use.proposal import expected

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 
 from foretype_context.grammars.families import names_a_chat_model
 
-from foretype_models import artifacts, servers
+from foretype_models import artifacts, running_servers
 from foretype_models.errors import ArtifactError, IdentifyError, NoServerError, UseError
 from foretype_models.identify import identify
-from foretype_models.servers import Server
+from foretype_models.running_servers import Server
 from foretype_models.use.catalogue import Catalogue, Entry
 from foretype_models.use.download import Wanted, download
 from foretype_models.use.machine import Machine
@@ -64,7 +64,7 @@ class ModelWish:
     anyway: bool = False
     machine: Machine = field(repr=False)
     catalogue: Catalogue = field(repr=False)
-    look_at: Callable[[str], Server] = servers.look_at
+    look_at: Callable[[str], Server] = running_servers.look_at
 
 
 def default_folder() -> Path:

@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from foretype_models import servers
+from foretype_models import running_servers
 from foretype_models.errors import UseError
 from foretype_models.use import machine as machines
 from foretype_models.use.catalogue import CATALOGUE, read_catalogue
@@ -92,7 +92,7 @@ def use(
         known = read_catalogue(catalogue)
         here = machines.look()
         if what is None:
-            found = MachineFindings(machine=here, servers=servers.probe(), catalogue=known)
+            found = MachineFindings(machine=here, servers=running_servers.probe(), catalogue=known)
             listing, proposal = list_choices(found, folder, state_dir)
             if as_json:
                 say_json(listing)

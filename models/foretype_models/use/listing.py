@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from foretype_models.servers import Server
+from foretype_models.running_servers import Server
 from foretype_models.use.catalogue import Catalogue, Entry
 from foretype_models.use.choose import file_of
 from foretype_models.use.machine import Machine

@@ -6,8 +6,7 @@ A directory is believed no further than it helps: what it does not say, or says 
    and serves when it passes. What is refused stands in quarantine with its reason, and is tried again later.
 2. *Leave*: a replica that is announced as draining, with weight 0, or not at all in two answers running, gets no new
    requests and goes when those in flight have ended. If it is announced again meanwhile, it stays.
-3. *Bound*: in an interval at most half of those that serve may be taken out so, and never the last one that serves, whatever is
-   announced. A replica that does not serve is not counted: there health agrees.
+3. *Bound*: a pool shrinks no faster than :mod:`foretype_backend.fleet.members.draining` allows, whatever is announced.
 4. *Identity*: a replica is its name and its address. Another address under the same name is another process, which joins before the
    old one leaves; two of one name, or at one address, in one answer are one too many, and the one that is known already
    is believed.
@@ -17,9 +16,8 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -31,6 +29,7 @@ from foretype_backend.fleet.members.announced import (
     ReplicaState,
     Role,
 )
+from foretype_backend.fleet.members.draining import ShrinkBound, WantsOut
 
 __all__ = ["Fact", "Membership", "MembershipAct", "MembershipRules", "MembershipStatistics", "MembershipStep", "Phase"]
 
@@ -86,7 +85,7 @@ class MembershipRules:
         is_own: whether an address is the gateway's own.
         grammar: of the profile; "" where any will do.
         block_tokens: of the pool's book of caches, once it is known; 0 before.
-        shrink_interval_s: see rule 3.
+        shrink_interval_s: in which at most half of those that serve are drained.
         drain_s: how long requests in flight may hold a replica that leaves.
         most: replicas that a pool may have; who does not answer takes nobody's place.
         apart: those that compute prompts for others are let in, too; they are not counted among those that serve.
@@ -165,7 +164,6 @@ class _Counts:
     answered_s: float = -math.inf
     refused: tuple[RefusedEntry, ...] = ()
     left_out: int = 0
-    drained_s: deque[float] = field(default_factory=deque[float])
 
 
 class Membership:
@@ -176,6 +174,7 @@ class Membership:
         self._entries: dict[str, _Entry] = {}
         self._by_place: dict[tuple[str, str], str] = {}
         self._counts = _Counts()
+        self._shrinking = ShrinkBound()
 
     def __repr__(self) -> str:
         members = sum(one.phase is Phase.MEMBER for one in self._entries.values())
@@ -274,26 +273,23 @@ class Membership:
         return steps
 
     def _drain(self, facts: Mapping[str, Fact], now: float, steps: list[MembershipStep]) -> None:
-        drained = self._counts.drained_s
-        while drained and drained[0] <= now - self.rules.shrink_interval_s:
-            drained.popleft()
-        members = [(name, one) for name, one in self._entries.items() if one.phase is Phase.MEMBER and name in facts]
-        answers = {name: facts[name].serving and one.announced.role is not Role.PREFILL for name, one in members}
-        serving = sum(answers.values())
-        allowed = max(1, (serving + len(drained)) // 2) - len(drained)
-        # Who says itself that it goes comes before who is only missing.
-        for name, entry in sorted(members, key=lambda one: one[1].announced.state is not ReplicaState.DRAINING):
-            if not self._wants_out(entry):
-                entry.held = False
-                continue
-            if answers[name]:
-                if serving <= 1 or allowed <= 0:
-                    self._counts.held_back += not entry.held
-                    entry.held = True
-                    continue
-                serving, allowed = serving - 1, allowed - 1
-                drained.append(now)
-            entry.phase, entry.left_s, entry.held = Phase.DRAINING, now, False
+        members = {name: one for name, one in self._entries.items() if one.phase is Phase.MEMBER and name in facts}
+        serving = {
+            name for name, one in members.items() if facts[name].serving and one.announced.role is not Role.PREFILL
+        }
+        wanting = [
+            WantsOut(name, name in serving, one.announced.state is ReplicaState.DRAINING)
+            for name, one in members.items()
+            if self._wants_out(one)
+        ]
+        drained = self._shrinking.drained(wanting, len(serving), interval_s=self.rules.shrink_interval_s, now=now)
+        held = {one.name for one in wanting} - set(drained)
+        for name, entry in members.items():
+            self._counts.held_back += name in held and not entry.held
+            entry.held = name in held
+        for name in drained:
+            entry = self._entries[name]
+            entry.phase, entry.left_s = Phase.DRAINING, now
             entry.reason = "it is not announced any more" if entry.absent else "it is announced as draining"
             steps.append(MembershipStep(MembershipAct.DRAIN, name, entry.reason))
 
