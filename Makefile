@@ -35,8 +35,9 @@ test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
 # Tests of one editor share its window and go on where the one before stopped: in the order of their file.
 EDITORS = $(BIN)/pytest -q -rs -p no:randomly
 
-test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), one after the other
-	@$(EDITORS) -m editors $(FILES) $(ARGS)
+# Two files at a time: an editor waits for its user more than half of the time.
+test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), two at a time
+	@$(EDITORS) -n $(or $(EDITOR_WORKERS),2) --dist loadfile -m editors $(FILES) $(ARGS)
 
 # One cluster at a time, and each file in its order: a fleet is brought up once, and ended by the last test.
 test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
