@@ -90,3 +90,20 @@ def test_a_text_that_is_judged_again_at_its_place_is_parsed_once() -> None:
     assert [syntax(question, "1", 0) for _ in range(3)] == [("1", True)] * 3
     syntax(question, "2", 0)
     assert calls == ["1", "2"]
+
+
+def test_a_text_that_is_typed_through_is_parsed_once_and_what_was_taken_off_stays_off() -> None:
+    calls: list[str] = []
+
+    def check(snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None:
+        calls.append(text)
+        return "++" not in text
+
+    syntax = SyntaxFilter(check)
+    assert syntax(asked("x = |)\n"), "ab\ncd\n++", 1) == ("ab\ncd", False)
+    parsed = len(calls)
+    assert syntax(asked("x = a|)\n"), "b\ncd\n++", 1) == ("b\ncd", False)
+    assert syntax(asked("x = ab\ncd|)\n"), "\n++", 1) == ("", False)
+    assert syntax(asked("x = ab\ncd\n|)\n"), "++", 1) == ("", False), "the user types what was taken off"
+    assert len(calls) == parsed
+    assert syntax(asked("x = b|)\n"), "b\ncd\n++", 1) == ("b\ncd", False) and len(calls) > parsed, "another text"

@@ -33,7 +33,10 @@ class _Check(Protocol):
 
 
 class SyntaxFilter:
-    """What of a text adds no error of syntax to the file. Remembers its last answer: one text is judged several times at a place.
+    """What of a text adds no error of syntax to the file.
+
+    Remembers its last answer: one text is judged several times at a place, and where it is typed through the same stands in the
+    file in the end.
 
     Args:
         check: whether a text parses at its place.
@@ -41,14 +44,17 @@ class SyntaxFilter:
 
     def __init__(self, check: _Check = parses_in_place) -> None:
         self._check = check
-        self._last: tuple[tuple[object, ...], tuple[str, bool | None]] | None = None
+        self._last: tuple[tuple[str, int, bool], int, bool | None] | None = None
 
     def __call__(self, question: Question, text: str, replaces: int) -> tuple[str, bool | None]:
         """The part of `text` to show, and whether all of it parses; None where nobody can tell."""
-        asked = (question.snapshot.text, question.offset, text, replaces, question.drop_broken)
+        file, offset = question.snapshot.text, question.offset
+        asked = f"{file[:offset]}{text}{file[offset + replaces :]}", offset + len(text), question.drop_broken
         if self._last is None or self._last[0] != asked:
-            self._last = asked, self._filtered(question, text, replaces)
-        return self._last[1]
+            kept, parses = self._filtered(question, text, replaces)
+            self._last = asked, len(text) - len(kept), parses
+        _, dropped, parses = self._last
+        return text[: max(0, len(text) - dropped)], parses
 
     def _filtered(self, question: Question, text: str, replaces: int) -> tuple[str, bool | None]:
         snapshot, offset = question.snapshot, question.offset

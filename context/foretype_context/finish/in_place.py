@@ -1,8 +1,8 @@
 """Whether a suggestion parses where it would stand.
 
-Its neighbourhood's tree is edited and parsed again, which costs what the suggestion touches, never the file. A text that does not parse as
-it is gets a second look with what it leaves open closed: the first line of a call that goes on, and the head of a block whose
-body comes next, are no mistakes, only half of what will be written.
+Its neighbourhood's tree is edited and parsed again, which costs what the suggestion touches, never the file. What a text leaves open is
+closed: the first line of a call that goes on, and the head of a block whose body comes next, are no mistakes, only half of what
+will be written. If it does not parse so, it gets a second look as it is.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def parses_in_place(snapshot: Snapshot, offset: int, text: str, replaces: int = 
     around, at = snapshot.text[region.start : region.end], offset - region.start
     before: Tree = region.tree
     row = around.count("\n", 0, at)
-    for whole in (text, text + rest) if rest else (text,):
+    # A parse that fails takes four times as long as one that succeeds, and what leaves something open seldom parses as it is.
+    for whole in (text + rest, text) if rest else (text,):
         edited = edited_tree(region.tree, around, at, at + replaces, whole)
         source = f"{around[:at]}{whole}{around[at + replaces :]}".encode("utf-8", "replace")
         after = parse_in_steps(parser, source, _STEPS, edited)
