@@ -176,8 +176,17 @@ mutants: $(VENV)/.installed-dev ## Break the code in 275 places, one at a time, 
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[mutants]'
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
+# Two engines at a time, since one keeps one core busy while it starts; what measures times has the machine to itself.
+VLLM = .venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception -m "vllm and not soak"
+QUIET := tests/vllm/test_isolation.py tests/vllm/test_simulated.py
+
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
-	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception $(or $(FILES),tests/vllm) -m "vllm and not soak" $(ARGS)
+ifdef FILES
+	@$(VLLM) $(FILES) $(ARGS)
+else
+	@said=0; $(VLLM) -n 2 --dist loadfile tests/vllm $(addprefix --ignore=,$(QUIET)) $(ARGS) || said=$$?; \
+	  $(VLLM) $(QUIET) $(ARGS) && exit $$said
+endif
 
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER); PROFILES=1 for the profiles of deploy/
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)") $(if $(PROFILES),--profiles)

@@ -47,7 +47,7 @@ class Answers:
         self._feedback = feedback
         self._local = local
         self._new_id = new_id
-        self.type_through = TypeThrough(feedback, self._judge)
+        self.type_through: TypeThrough = TypeThrough(feedback, self._judge)
         self._finisher, self._syntax = finisher, syntax
 
     def visible(self, document: TrackedDocument, question: Question, now: float, *, local: bool) -> Suggestion | None:
