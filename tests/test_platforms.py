@@ -1,4 +1,4 @@
-"""Nothing of Linux alone in `foretype use` and on the editor's side, as far as types can say: pyright, told that it is elsewhere.
+"""Nothing of one system alone in `foretype use` and on the editor's side, as far as types can say: pyright, told that it is elsewhere.
 
 Nobody has run Foretype on macOS or Windows here; this is the least that can be said without one.
 """
@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from platform import system
 
 import pytest
 
@@ -22,6 +23,8 @@ OTHERWISE_SAID = {"reportDeprecated"}
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("platform", ["Darwin", "Windows", "Linux"])
 def test_types_hold_on_every_platform(platform: str) -> None:
+    if platform == system():
+        pytest.skip("this system: make types")
     program = Path(sys.executable).with_name("pyright")
     if not program.is_file():
         pytest.skip("pyright is not installed: make setup")

@@ -8,7 +8,7 @@ import pytest
 import typer
 from foretype_plan.number_format import number
 from foretype_plan.scenario import Tier
-from foretype_plan.simulation import runs
+from foretype_plan.simulation import runs, scenarios
 from foretype_plan.simulation.cell import Cell
 from foretype_plan.simulation.cell_options import Tenant
 from foretype_plan.simulation.command import simulate
@@ -126,7 +126,8 @@ def test_a_file_of_other_things_is_no_file_of_rows(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_scenario_runs(name):
+def test_every_scenario_runs(name, monkeypatch):
+    monkeypatch.setattr(scenarios, "_RISE_S", 60.0)  # of ten minutes, which take two minutes to simulate
     tier = Tier(model="qwen2.5-coder-1.5b", gpu="l4")
     made = run_scenario(
         name, tier=tier, arrivals=arrivals(), seconds=10, seeds=1, rows=Rows(None), progress=lambda *_: None
