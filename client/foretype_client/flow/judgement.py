@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from foretype_context.finish.in_place import parses_in_place
 from foretype_context.finish.post_processing import Finished
@@ -32,6 +32,10 @@ class _Check(Protocol):
     def __call__(self, snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None: ...
 
 
+_NEAR_CHARS: Final = 32_000
+"""On either side of a suggestion's end, more than is ever parsed: in a file of any size it is looked at, not copied."""
+
+
 class SyntaxFilter:
     """What of a text adds no error of syntax to the file.
 
@@ -44,12 +48,14 @@ class SyntaxFilter:
 
     def __init__(self, check: _Check = parses_in_place) -> None:
         self._check = check
-        self._last: tuple[tuple[str, int, bool], int, bool | None] | None = None
+        self._last: tuple[tuple[str, str, int, bool], int, bool | None] | None = None
 
     def __call__(self, question: Question, text: str, replaces: int) -> tuple[str, bool | None]:
         """The part of `text` to show, and whether all of it parses; None where nobody can tell."""
         file, offset = question.snapshot.text, question.offset
-        asked = f"{file[:offset]}{text}{file[offset + replaces :]}", offset + len(text), question.drop_broken
+        end, behind = offset + len(text), offset + replaces
+        near = f"{file[max(0, end - _NEAR_CHARS) : offset]}{text}{file[behind : behind + _NEAR_CHARS]}"
+        asked = question.snapshot.uri, near, end, question.drop_broken
         if self._last is None or self._last[0] != asked:
             kept, parses = self._filtered(question, text, replaces)
             self._last = asked, len(text) - len(kept), parses
