@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.train
 
 import torch
-from foretype_lab.training import distill, middle_weights, train
+from foretype_lab.training import distill, middle_weights, optimizers, train
 from foretype_lab.training.model import LanguageModel, ModelConfig, causal_attention
 from foretype_lab.training.row_loader import RowLoader
 
@@ -130,6 +130,33 @@ def test_a_pause_costs_nothing(make: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert shares["paused"] == shares["whole"] == [128 * at / 600 for at in range(5)]
 
 
+def test_muon_in_fp32_steps_as_pytorchs_own_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = torch.Generator().manual_seed(3)
+    for shape in ((96, 64), (64, 96), (64, 64)):
+        start = torch.randn(shape, generator=drawn)
+        gradients = [torch.randn(shape, generator=drawn) for _ in range(4)]
+        ended = []
+        for native in (True, False):
+            monkeypatch.setattr(optimizers, "multiplies_bfloat16", lambda _device, native=native: native)
+            matrix = torch.nn.Parameter(start.clone())
+            optimizer = optimizers.Muon([matrix], 0.01, 0.1)
+            for gradient in gradients:
+                matrix.grad = gradient.clone()
+                optimizer.step()
+            ended.append(matrix.detach() - start)
+        # They differ by what bfloat16 rounds off.
+        assert float((ended[0] - ended[1]).norm() / ended[0].norm()) < 0.02
+
+
+def test_a_step_leaves_singular_values_near_one() -> None:
+    wide = optimizers.orthogonal(
+        torch.randn(32, 96, generator=torch.Generator().manual_seed(1)), (3.4445, -4.775, 2.0315), 5, 1e-7
+    )
+    values = torch.linalg.svdvals(wide)
+    assert wide.shape == (32, 96)
+    assert 0.5 < float(values.min()) and float(values.max()) < 1.5
+
+
 def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
     config = settings(warmup_steps=10, decay_from=0.4)
     assert train.rate_share(config, 0, 0.0) == pytest.approx(0.1)
@@ -140,10 +167,11 @@ def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
 
 
 def test_padding_is_no_target_and_everything_else_is(encoding: tiktoken.Encoding) -> None:
-    row = np.array([5, 6, 7, data.PAD, data.PAD], dtype=np.uint16)
-    ids, targets = train.to_batch(torch.from_numpy(row[None].astype(np.int64)), "cpu")
+    row = np.array([5, 6 | data.TYPED, 7, data.PAD, data.PAD], dtype=np.uint16)
+    ids, targets, typed = train.to_batch(torch.from_numpy(row[None].astype(np.int64)), "cpu")
     assert ids.tolist() == [[5, 6, 7, data.PAD]]
     assert targets.tolist() == [[6, 7, -100, -100]]
+    assert typed.tolist() == [[True, False, False, False]]
 
 
 def test_the_model_looks_back_only() -> None:
@@ -229,7 +257,7 @@ def test_a_feed_gives_the_rows_in_order_whoever_makes_them(
     sampler = data.Sampler(data.Store(store / "train"), encoding, data.Shape(64), 1)
     feed = RowLoader(sampler, 5, 2, workers)
     for block in range(3):
-        expected = np.stack([sampler.row(5 + 2 * block + at) for at in range(2)])
+        expected = np.stack([sampler.marked_row(5 + 2 * block + at) for at in range(2)])
         assert np.array_equal(feed.next().numpy(), expected)
 
 
@@ -241,10 +269,10 @@ def test_a_draft_learns_what_its_target_says(make: Any, tmp_path: Path) -> None:
     draft = make("draft", teacher=target.out / "last.pt", teacher_weight=1.0)
     losses = [draft.step(0.1) for _ in range(12)]
     assert sum(losses[-3:]) < sum(losses[:3]) / 2
-    ids = draft.check_short[:2, :-1]
+    ids = train.to_batch(draft.check_short[:2], "cpu").ids
     teacher = distill.open_model(target.out / "last.pt")
     with torch.no_grad():
-        itself = distill.DistilledLoss(teacher, teacher, 1.0)(ids, ids)
+        itself = distill.DistilledLoss(teacher, teacher, 1.0)(ids, ids, ids > 99)
     assert float(itself) == pytest.approx(0, abs=1e-5), "no divergence from oneself"
 
 
@@ -269,16 +297,17 @@ def test_a_drafts_loss_weights_the_end_of_a_middle() -> None:
     student, teacher = LanguageModel(SMALL), LanguageModel(SMALL)
     ids = torch.tensor([[5, middle_weights.BEGIN, 7, 8, middle_weights.END]])
     targets = torch.tensor([[-100, -100, -100, middle_weights.END, -100]])
+    none = torch.zeros_like(ids, dtype=torch.bool)
     torch.testing.assert_close(  # one target alone: a weighted mean is that target's loss, whatever it counts
-        distill.DistilledLoss(student, teacher, 0.5, 3.0, 3.0)(ids, targets),
-        distill.DistilledLoss(student, teacher, 0.5)(ids, targets),
+        distill.DistilledLoss(student, teacher, 0.5, 3.0, 3.0)(ids, targets, none),
+        distill.DistilledLoss(student, teacher, 0.5)(ids, targets, none),
     )
     both = torch.tensor([[-100, -100, 8, middle_weights.END, -100]])
     alone = [
-        distill.DistilledLoss(student, teacher, 0.0)(ids, torch.where(torch.arange(5) == at, both, -100))
+        distill.DistilledLoss(student, teacher, 0.0)(ids, torch.where(torch.arange(5) == at, both, -100), none)
         for at in (2, 3)
     ]
-    weighted = distill.DistilledLoss(student, teacher, 0.0, 3.0, 3.0)(ids, both)
+    weighted = distill.DistilledLoss(student, teacher, 0.0, 3.0, 3.0)(ids, both, none)
     torch.testing.assert_close(weighted, (3 * alone[0] + 9 * alone[1]) / 12)
 
 
@@ -313,15 +342,52 @@ def test_targets_of_a_middle_count_as_often_as_is_said() -> None:
     ids = torch.tensor([[5, middle_weights.BEGIN, 7, 8, middle_weights.END, 9, 10]])
     targets = torch.tensor([[middle_weights.BEGIN, 7, 8, middle_weights.END, 9, 10, -100]])
     assert middle_weights.is_middle(ids).tolist() == [[False, True, True, True, False, False, False]]
+    none = torch.zeros_like(ids, dtype=torch.bool)
     with torch.no_grad():
         each = torch.nn.functional.cross_entropy(model(ids)[0, :6].float(), targets[0, :6], reduction="none")
         weights = torch.tensor([1.0, 3.0, 3.0, 3.0, 1.0, 1.0])
-        assert middle_weights.MiddleLoss(model, 3.0)(ids, targets) == pytest.approx(float((each * weights).sum() / 12))
-        assert middle_weights.MiddleLoss(model, 1.0)(ids, targets) == pytest.approx(float(model.loss(ids, targets)))
+        assert middle_weights.MiddleLoss(model, 3.0)(ids, targets, none) == pytest.approx(
+            float((each * weights).sum() / 12)
+        )
+        assert middle_weights.MiddleLoss(model)(ids, targets, none) == pytest.approx(float(each.mean()))
         weights[3] = 15.0  # the end of the middle, five times a target of a middle
-        assert middle_weights.MiddleLoss(model, 3.0, 5.0)(ids, targets) == pytest.approx(
+        assert middle_weights.MiddleLoss(model, 3.0, 5.0)(ids, targets, none) == pytest.approx(
             float((each * weights).sum() / 24)
         )
+
+
+def test_what_was_typed_says_nothing_of_where_a_middle_ends() -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(SMALL)
+    ids = torch.tensor([[5, middle_weights.BEGIN, 7, 8]])
+    targets = torch.tensor([[-100, 7, 8, -100]])
+    typed = torch.tensor([[False, True, True, False]])
+    with torch.no_grad():
+        logits = model(ids)[0, 1:3].double()
+        logits[:, middle_weights.END] = -math.inf  # each is certain not to be the end
+        wanted = torch.nn.functional.cross_entropy(logits, targets[0, 1:3])
+    loss = middle_weights.MiddleLoss(model, 2.0)(ids, targets, typed)
+    assert float(loss.detach()) == pytest.approx(float(wanted), rel=1e-5)
+    loss.backward()
+    told = model.model.embed_tokens.weight.grad
+    assert told is not None and not told[middle_weights.END].any()
+    same = distill.DistilledLoss(model, model, 1.0)(ids, targets, typed)
+    assert float(same.detach()) == pytest.approx(0, abs=1e-5)
+
+
+def test_rows_mark_what_was_typed(store: Path, encoding: tiktoken.Encoding) -> None:
+    sampler = data.Sampler(data.Store(store / "train"), encoding, data.Shape(128), 3)
+    begin, end = middle_weights.BEGIN, middle_weights.END
+    seen = 0
+    for number in range(30):
+        row, plain = sampler.marked_row(number).tolist(), sampler.row(number).tolist()
+        assert [token & (data.TYPED - 1) for token in row] == plain
+        marked = [at for at, token in enumerate(row) if token >= data.TYPED]
+        for at in marked:  # between the token that begins a middle and the answer, without a gap
+            assert plain[at - 1] == begin or at - 1 in marked
+            assert end in plain[at:]
+        seen += len(marked)
+    assert seen > 100
 
 
 def test_rows_of_the_sampler_end_every_middle_they_begin(store: Path, encoding: tiktoken.Encoding) -> None:

@@ -30,6 +30,9 @@ FIM_SHARE = 0.85
 CHARACTERS_PER_TOKEN = 3.6
 """A little under what the tokenizer reaches, so that a window rarely overflows its row."""
 
+TYPED = 1 << 15
+"""Marks a token of a row that stands between ``<|fim_middle|>`` and the cursor: given, never to be generated."""
+
 Tokens = npt.NDArray[np.uint16]
 
 
@@ -131,6 +134,10 @@ class Sampler:
 
     def row(self, number: int) -> Tokens:
         """Row ``number``: uint16, shape (length + 1,), padded with ``<|fim_pad|>``."""
+        return self.marked_row(number) & (TYPED - 1)
+
+    def marked_row(self, number: int) -> Tokens:
+        """The same with :data:`TYPED` in every token that was typed already."""
         draw = random.Random(f"{self._seed}/{number}")
         room = self._shape.length + 1
         parts: list[int] = []
@@ -170,7 +177,7 @@ class Sampler:
         text = self._store.slice(file, start, int(max(budget, 32) * CHARACTERS_PER_TOKEN))
         if use_fim and (hole := fim.choose_hole(text, draw)) is not None:
             pieces = fim.lay_out(text, hole, fim.choose_layout(draw), draw)
-            return context + header + encode_pieces(pieces, self._encode, budget)
+            return context + header + _marked(pieces, self._encode, budget)
         body = self._encode(text)
         whole = start == 0 and len(text.encode()) == self._store.index[file][3]
         return context + header + body[:budget] + ([SPECIAL_IDS["<|endoftext|>"]] if whole else [])
@@ -198,6 +205,10 @@ def encode_pieces(pieces: list[fim.Piece], encode: Callable[[str], list[int]], b
     The middle is never cut: a middle without its end would teach the model not to stop. A middle longer than the budget
     gives an empty list.
     """
+    return [token for part in _fitted(pieces, encode, budget) for token in part]
+
+
+def _fitted(pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget: int) -> list[list[int]]:
     ids = [[SPECIAL_IDS[piece.token]] if isinstance(piece, fim.Special) else encode(piece) for piece in pieces]
     if sum(map(len, ids)) > budget:
         answer = len(pieces) - 2
@@ -210,6 +221,14 @@ def encode_pieces(pieces: list[fim.Piece], encode: Callable[[str], list[int]], b
         for at in cuttable:
             is_below = at and pieces[at - 1] == fim.SUFFIX
             ids[at] = ids[at][:keep] if is_below else ids[at][max(0, len(ids[at]) - keep) :]
+    return ids
+
+
+def _marked(pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget: int) -> list[int]:
+    ids = _fitted(pieces, encode, budget)
+    # Middle and end are the last two; before them stands what was typed, or the token that begins the middle.
+    if ids and isinstance(pieces[-3], str):
+        ids[-3] = [token | TYPED for token in ids[-3]]
     return [token for part in ids for token in part]
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from foretype_lab.model_files import gguf_file
 from foretype_lab.model_files.export import read_checkpoint
-from foretype_lab.training.middle_weights import target_weights
+from foretype_lab.training.middle_weights import target_weights, where_it_can_end
 from foretype_lab.training.model import LanguageModel, ModelConfig
 
 
@@ -58,7 +58,7 @@ def begin_draft(draft: LanguageModel, target: LanguageModel) -> None:
 class DistilledLoss(nn.Module):
     """``weight`` · KL(teacher ‖ student) + (1 - ``weight``) · cross-entropy, both in nats per target.
 
-    Targets of a middle count ``middle_weight`` times, their end ``end_weight`` times that.
+    Targets of an answer count ``middle_weight`` times, their end ``end_weight`` times that.
     """
 
     def __init__(
@@ -78,13 +78,14 @@ class DistilledLoss(nn.Module):
         self.student, self.teacher, self.weight = student, teacher, weight
         self.middle_weight, self.end_weight = middle_weight, end_weight
 
-    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Weighted mean over targets that are not -100; both (batch, length)."""
+    def forward(self, ids: Tensor, targets: Tensor, typed: Tensor) -> Tensor:
+        """Weighted mean over targets that are not -100; all (batch, length), ``typed`` says which targets were typed."""
+        given = typed.flatten()
         with torch.no_grad():
-            wanted = self.teacher(ids).flatten(0, 1).float().log_softmax(-1)
-        said = self.student(ids).flatten(0, 1).float().log_softmax(-1)
+            wanted = where_it_can_end(self.teacher(ids).flatten(0, 1).float(), given).log_softmax(-1)
+        said = where_it_can_end(self.student(ids).flatten(0, 1).float(), given).log_softmax(-1)
         divergence = (wanted.exp() * (wanted - said)).sum(-1)
         surprise = functional.nll_loss(said, targets.flatten(), ignore_index=-100, reduction="none")
         losses = self.weight * divergence + (1 - self.weight) * surprise
-        weights = target_weights(ids, targets, self.middle_weight, self.end_weight).flatten()
+        weights = target_weights(ids, targets, typed, self.middle_weight, self.end_weight).flatten()
         return (losses * weights).sum() / weights.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Middles count more: the typed part of the line, what was cut out and the token that ends it."""
+"""Answers count more, their end included, and what was typed before them says nothing of where they end."""
 
 from __future__ import annotations
 
@@ -19,27 +19,51 @@ def is_middle(ids: Tensor) -> Tensor:
     return opened > 0
 
 
-def target_weights(ids: Tensor, targets: Tensor, weight: float, end_weight: float = 1.0) -> Tensor:
-    """What each target counts, shaped like both: ``weight`` in a middle, times ``end_weight`` where it ends, 0 where it is -100.
+def is_answer(ids: Tensor, typed: Tensor) -> Tensor:
+    """Which positions predict what was cut out, or its end: those of a middle whose target was not typed; shaped like both."""
+    return is_middle(ids) & ~typed
 
-    A tenth of a row is middle, and it is all that is ever generated: a small model spends its few parameters there.
-    The token that ends a middle is one target among many, and the one that decides whether a right line is followed by
+
+def target_weights(ids: Tensor, targets: Tensor, typed: Tensor, weight: float, end_weight: float = 1.0) -> Tensor:
+    """What each target counts, shaped like all: ``weight`` in an answer, times ``end_weight`` where it ends, 0 where it is -100.
+
+    A tenth of a row is answer, and it is all that is ever generated: a small model spends its few parameters there.
+    The token that ends an answer is one target among many, and the one that decides whether a right line is followed by
     an invented one.
     """
-    middle = torch.where(targets == END, weight * end_weight, weight)
-    return torch.where(is_middle(ids), middle, 1.0) * (targets != -100).float()
+    answer = torch.where(targets == END, weight * end_weight, weight)
+    return torch.where(is_answer(ids, typed), answer, 1.0) * (targets != -100).float()
+
+
+def where_it_can_end(logits: Tensor, typed: Tensor) -> Tensor:
+    """Takes the token that ends a middle out of the choice where the target was typed already.
+
+    In the layouts that grow, up to twenty typed lines stand between the token that begins a middle and the cursor, and
+    nothing says where the cursor is. A model that is told at each of their line ends that the middle does not end there
+    learns that it hardly ever does: after 11 million tokens one line in nine was ended. What was typed is given, so
+    only what follows given that it goes on is to be learned from it.
+
+    Args:
+        logits: (targets, vocabulary).
+        typed: bool, (targets,).
+
+    Returns:
+        Shaped like ``logits``; finite, so that a share of nothing times it is nothing.
+    """
+    ends = torch.arange(logits.shape[-1], device=logits.device) == END
+    return logits.masked_fill(typed[:, None] & ends, -1e9)
 
 
 class MiddleLoss(nn.Module):
-    """Cross-entropy in nats, weighted by :func:`target_weights`."""
+    """Cross-entropy in nats, weighted by :func:`target_weights`, over :func:`where_it_can_end`."""
 
-    def __init__(self, model: LanguageModel, weight: float, end_weight: float = 1.0) -> None:
+    def __init__(self, model: LanguageModel, weight: float = 1.0, end_weight: float = 1.0) -> None:
         super().__init__()
         self.model, self.weight, self.end_weight = model, weight, end_weight
 
-    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Weighted mean over targets that are not -100; both (batch, length)."""
-        logits = self.model(ids).flatten(0, 1).float()
+    def forward(self, ids: Tensor, targets: Tensor, typed: Tensor) -> Tensor:
+        """Weighted mean over targets that are not -100; all (batch, length), ``typed`` says which targets were typed."""
+        logits = where_it_can_end(self.model(ids).flatten(0, 1).float(), typed.flatten())
         losses = functional.cross_entropy(logits, targets.flatten(), ignore_index=-100, reduction="none")
-        weights = target_weights(ids, targets, self.weight, self.end_weight).flatten()
+        weights = target_weights(ids, targets, typed, self.weight, self.end_weight).flatten()
         return (losses * weights).sum() / weights.sum().clamp(min=1)

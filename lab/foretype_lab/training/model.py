@@ -201,8 +201,3 @@ class LanguageModel(nn.Module):
         length = ids.shape[1]
         hidden = self.model(ids, self.cosine[:length], self.sine[:length])
         return functional.linear(hidden, self.model.embed_tokens.weight)
-
-    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy in nats over targets that are not -100; both (batch, length)."""
-        logits = self(ids)
-        return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-100)

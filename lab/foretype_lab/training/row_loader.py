@@ -23,7 +23,9 @@ class _Numbered(Dataset[torch.Tensor]):
 
     def __getitem__(self, block: int) -> torch.Tensor:
         first = self._start + block * self._rows
-        return torch.from_numpy(np.stack([self._sampler.row(first + at) for at in range(self._rows)]).astype(np.int64))
+        return torch.from_numpy(
+            np.stack([self._sampler.marked_row(first + at) for at in range(self._rows)]).astype(np.int64)
+        )
 
 
 class RowLoader:
@@ -47,5 +49,5 @@ class RowLoader:
             self._blocks = (blocks[number] for number in range(len(blocks)))
 
     def next(self) -> torch.Tensor:
-        """The next block: int64, (rows, length + 1)."""
+        """The next block: int64, (rows, length + 1), marked as the sampler marks it."""
         return next(self._blocks)

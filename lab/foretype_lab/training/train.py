@@ -14,19 +14,20 @@ import signal
 import sys
 import time
 import tomllib
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from foretype_lab.training.data import PAD, Sampler, Shape, Store
+from foretype_lab.training.data import PAD, TYPED, Sampler, Shape, Store
 from foretype_lab.training.distill import DistilledLoss, begin_draft, open_model
-from foretype_lab.training.middle_weights import MiddleLoss, is_middle
+from foretype_lab.training.middle_weights import MiddleLoss, is_answer, is_middle
 from foretype_lab.training.model import LanguageModel, ModelConfig
+from foretype_lab.training.optimizers import make_optimizers
+from foretype_lab.training.precision import autocast
 from foretype_lab.training.row_loader import RowLoader
 from foretype_lab.training.tokenizer import to_tiktoken
 
@@ -89,45 +90,21 @@ def rate_share(config: TrainConfig, step: int, share: float) -> float:
     return warm * min(1.0, max(0.0, (1.0 - share) / (1.0 - config.decay_from)))
 
 
-def make_optimizers(model: LanguageModel, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the layers, AdamW for the embedding and the norms (or AdamW for all)."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed_tokens" not in name]
-    embedding = [p for name, p in model.named_parameters() if "embed_tokens" in name]
-    norms = [p for p in model.parameters() if p.ndim < 2]
-    groups: list[dict[str, Any]] = [{"params": embedding + norms, "weight_decay": 0.0}]
-    if config.optimizer == "adamw":
-        groups.append({"params": matrices, "weight_decay": config.weight_decay})
-    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=config.adamw_rate, betas=(0.9, 0.95))]
-    if config.optimizer == "muon":
-        # match_rms_adamw scales an update to the size AdamW's would have, whatever the matrix's shape.
-        optimizers.append(
-            torch.optim.Muon(
-                matrices, lr=config.muon_rate, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
-            )
-        )
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["peak"] = group["lr"]
-    return optimizers
+class Batch(NamedTuple):
+    """Ids, targets and which targets were typed: int64, int64 and bool, each (rows, length); padding is no target."""
+
+    ids: torch.Tensor
+    targets: torch.Tensor
+    typed: torch.Tensor
 
 
-def autocast(device: str) -> AbstractContextManager[Any]:
-    """bfloat16 where the device multiplies in it, else fp32: emulated, it takes two and a half times as long as fp32."""
-    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or _multiplies_bfloat16())
-
-
-@cache
-def _multiplies_bfloat16() -> bool:
-    capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
-
-
-def to_batch(block: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and targets, each int64 (rows, length); padding is no target. The prompt has loss like everything else."""
+def to_batch(block: torch.Tensor, device: str) -> Batch:
+    """A block of marked rows, int64, (rows, length + 1), on the device. The prompt has loss like everything else."""
     block = block.to(device, non_blocking=True)
-    targets = block[:, 1:].clone()
+    tokens, typed = block & (TYPED - 1), block[:, 1:] >= TYPED
+    targets = tokens[:, 1:].clone()
     targets[targets == PAD] = -100
-    return block[:, :-1].contiguous(), targets
+    return Batch(tokens[:, :-1].contiguous(), targets, typed)
 
 
 class TrainingRun:
@@ -148,7 +125,12 @@ class TrainingRun:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.config, self.out, self.progress = config, out, Progress()
         self.model = LanguageModel(model_config).to(self.device)
-        self.optimizers = make_optimizers(self.model, config)
+        self.optimizers = make_optimizers(
+            self.model,
+            muon_rate=config.muon_rate if config.optimizer == "muon" else None,
+            adamw_rate=config.adamw_rate,
+            weight_decay=config.weight_decay,
+        )
         encoding = to_tiktoken(tokenizer)
         text, held_out = Store(store / "train"), Store(store / "validation")
         long = Shape(config.long_length, config.context_share)
@@ -157,12 +139,10 @@ class TrainingRun:
         self.check_short = RowLoader(Sampler(held_out, encoding, Shape(config.length), 99), 0, 64, 0).next()
         self.check_long = RowLoader(Sampler(held_out, encoding, long, 99), 0, 8, 0).next()
         self.workers = workers
-        loss: Any = self.model.loss
+        loss: Any = MiddleLoss(self.model, config.middle_weight, config.end_weight)
         target = None if teacher is None else open_model(teacher, self.device)
         if target is not None:
             loss = DistilledLoss(self.model, target, config.teacher_weight, config.middle_weight, config.end_weight)
-        elif config.middle_weight != 1.0 or config.end_weight != 1.0:
-            loss = MiddleLoss(self.model, config.middle_weight, config.end_weight)
         self.loss = torch.compile(loss, dynamic=False)
         out.mkdir(parents=True, exist_ok=True)
         if (out / "last.pt").exists():
@@ -215,16 +195,16 @@ class TrainingRun:
         os.replace(temporary, self.out / "last.pt")
 
     @torch.no_grad()
-    def held_out_loss(self, rows: torch.Tensor, micro: int, middles: bool = False) -> float:
-        """Mean loss in nats per token over fixed rows of held-out projects, or of their middles alone."""
+    def held_out_loss(self, rows: torch.Tensor, micro: int, of: Callable[[Batch], torch.Tensor] | None = None) -> float:
+        """Mean loss in nats per token over fixed rows of held-out projects, or over those targets that ``of`` says."""
+        loss = MiddleLoss(self.model)
         total = counted = 0.0
         for first in range(0, len(rows), micro):
-            ids, targets = to_batch(rows[first : first + micro], self.device)
-            if middles:
-                targets = torch.where(is_middle(ids), targets, -100)
+            batch = to_batch(rows[first : first + micro], self.device)
+            targets = batch.targets if of is None else torch.where(of(batch), batch.targets, -100)
             number = int((targets != -100).sum())
             with autocast(self.device):
-                total += float(self.model.loss(ids, targets)) * number if number else 0.0
+                total += float(loss(batch.ids, targets, batch.typed)) * number if number else 0.0
             counted += number
         return total / max(counted, 1)
 
@@ -241,16 +221,16 @@ class TrainingRun:
         config, progress = self.config, self.progress
         long = share >= 1.0 - config.long_share
         length, micro = (config.long_length, config.long_micro_rows) if long else (config.length, config.micro_rows)
-        batch = config.batch_tokens if share < 0.5 else config.late_batch_tokens
-        passes = max(1, batch // (length * micro))
+        tokens = config.batch_tokens if share < 0.5 else config.late_batch_tokens
+        passes = max(1, tokens // (length * micro))
         total = 0.0
         for _ in range(passes):
-            ids, targets = to_batch(self.rows(long, micro), self.device)
+            batch = to_batch(self.rows(long, micro), self.device)
             with autocast(self.device):
-                loss = self.loss(ids, targets) / passes
+                loss = self.loss(*batch) / passes
             loss.backward()
             total += loss.item()
-            progress.tokens += ids.numel()
+            progress.tokens += batch.ids.numel()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         rate = rate_share(config, progress.step, share)
         for optimizer in self.optimizers:
@@ -294,11 +274,15 @@ class TrainingRun:
         self.measure()
 
     def measure(self) -> None:
-        """Logs the held-out loss."""
-        short = self.held_out_loss(self.check_short, 8)
-        middles = self.held_out_loss(self.check_short, 8, middles=True)
-        long = self.held_out_loss(self.check_long, 2)
-        losses = {"held_out": short, "held_out_middles": middles, "held_out_long": long}
+        """Logs the held-out loss: of all targets, of middles with what was typed of them, of answers alone, of long rows."""
+        losses = {
+            "held_out": self.held_out_loss(self.check_short, 8),
+            "held_out_middles": self.held_out_loss(self.check_short, 8, lambda batch: is_middle(batch.ids)),
+            "held_out_answers": self.held_out_loss(
+                self.check_short, 8, lambda batch: is_answer(batch.ids, batch.typed)
+            ),
+            "held_out_long": self.held_out_loss(self.check_long, 2),
+        }
         self.log(**{name: round(loss, 4) for name, loss in losses.items()}, seconds=round(self.progress.seconds, 1))
 
 
