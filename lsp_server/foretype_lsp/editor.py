@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast
 
 from foretype_wire.subscriptions import Subscribers
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException
 
 from foretype_lsp.documents.positions import Position
 from foretype_lsp.errors import CONTENT_MODIFIED, CommandRefusedError
@@ -14,6 +17,9 @@ from foretype_lsp.transport.protocol import Protocol
 from foretype_lsp.transport.stdio import process_alive
 
 __all__ = ["Editor", "range_of", "workspace_edit"]
+
+_HIDING_ERRORS: Final = frozenset({"helix"})
+"""What editors call themselves that only log the error of a command."""
 
 
 class Editor:
@@ -27,6 +33,7 @@ class Editor:
         applies_edits: it applies edits that name the version they are of, and refuses them for another.
         shows_documents: it can be asked to bring the cursor somewhere.
         grows: it has said that it understands `foretype/suggestionGrew`.
+        hides_errors: it only logs what a command answers with an error.
         progress_cancelled: told the token of work that the user has cancelled.
     """
 
@@ -36,7 +43,7 @@ class Editor:
         self.name = name
         self.program = ""
         self.shows_progress = self.watches_files = self.grows = False
-        self.applies_edits = self.shows_documents = False
+        self.applies_edits = self.shows_documents = self.hides_errors = False
         self.progress_cancelled: Subscribers[object] = Subscribers()
         self._protocol = protocol
 
@@ -45,6 +52,7 @@ class Editor:
         if params.client_info is not None:
             self.program = params.client_info.name
             self.name += f" {params.client_info.name} {params.client_info.version or ''}".rstrip()
+            self.hides_errors = self.program in _HIDING_ERRORS
         # A process that is not there now is in another name space (an editor outside of a container): not to be watched.
         if params.process_id is not None and process_alive(params.process_id):
             self.pid = params.process_id
@@ -74,6 +82,20 @@ class Editor:
     def show_message(self, kind: types.MessageType, text: str) -> None:
         """Tell the user something."""
         self.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(kind, text))
+
+    def warn(self, text: str) -> None:
+        """Tell the user of something that did not work."""
+        self.show_message(types.MessageType.Warning, f"Foretype: {text}")
+
+    @contextmanager
+    def refusals_shown(self) -> Iterator[None]:
+        """For a command: what is refused within it is shown, where the editor would hide the error."""
+        try:
+            yield
+        except JsonRpcException as refused:
+            if self.hides_errors:
+                self.warn(refused.message)
+            raise
 
     async def apply(self, edit: types.WorkspaceEdit, label: str) -> dict[str, Any]:
         """Hand an edit to the editor: `{edit, applied, reason?}`. Raises CommandRefusedError if it does not want it."""

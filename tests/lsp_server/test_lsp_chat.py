@@ -49,8 +49,8 @@ def models(client):
     return made
 
 
-def start(client, capabilities=EDITS, text=SOURCE):
-    id = client.request("initialize", processId=None, capabilities=capabilities)
+def start(client, capabilities=EDITS, text=SOURCE, program="an editor"):
+    id = client.request("initialize", processId=None, capabilities=capabilities, clientInfo={"name": program})
     client.notify("initialized")
     client.server.documents.follow(client.flow)
     client.open(text)
@@ -222,6 +222,19 @@ async def test_what_the_gateway_refuses_is_told(client, models, fault, message):
     models.pieces, models.block_answer = [fault], fault
     for command in (EXPLAIN, DOCUMENT, COMPLETE):
         assert await ended(client, run(client, command, 4)) == {"code": -32803, "message": message}
+    assert client.notifications("window/showMessage") == [], "the editor shows errors"
+
+
+async def test_an_editor_that_only_logs_errors_is_told_them_by_message(client, models):
+    start(client, program="helix")
+    models.pieces = [GatewayGoneError("the gateway cannot be reached")]
+    errors = [await ended(client, run(client, EXPLAIN, line)) for line in (4, 2)]
+    client.server.chat.use(None)
+    errors.append(await ended(client, run(client, DOCUMENT, 4)))
+    for error, what in zip(errors, ("cannot be reached", "nothing is selected", "not connected"), strict=True):
+        assert what in error["message"]
+    wanted = [{"type": 2, "message": f"Foretype: {error['message']}"} for error in errors]
+    assert client.notifications("window/showMessage") == wanted
 
 
 async def test_where_nothing_can_be_done_the_reason_is_told(client, models):

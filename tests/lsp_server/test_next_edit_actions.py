@@ -315,13 +315,17 @@ async def test_another_cell_is_gone_to_like_another_file(popup):
     assert (await typist.next_action(0, 6))["title"] == "Next edit: line 1, `width` → `size`"
 
 
-async def test_an_edit_of_a_text_that_changed_is_not_applied_and_says_so(typist):
+@pytest.mark.parametrize("program", ["helix", "another"])
+async def test_an_edit_of_a_text_that_changed_is_not_applied_and_says_so(popup, program):
+    popup.initialize(options=MEDIUM, capabilities=WHOLE, clientInfo={"name": program})
+    typist = ByHand(popup)
     typist.retype(0, 9, "width", "size")
     action = await typist.next_action(0, 13)
     typist.replace(3, 24, 24, " ")
     error = await typist.choose(action)
     assert error["code"] == -32801 and "changed meanwhile; nothing was applied, ask again" in error["message"]
-    assert typist.warned() == [f"Foretype: {error['message']}"]
+    # Helix only logs it; an editor that shows the error would say it twice.
+    assert typist.warned() == ([f"Foretype: {error['message']}"] if program == "helix" else [])
     assert (typist.applied, typist.shown) == ([], [])
     typist.replace(3, 24, 25, "")
     assert await typist.next_action(0, 13) is not None

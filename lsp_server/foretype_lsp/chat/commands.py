@@ -128,11 +128,12 @@ class Chat:
             if len(asked.arguments) != 1:
                 raise InvalidParamsError(f"{name} takes [{{textDocument, range, show?}}]: one argument")
             target = asked.arguments[0]
-            held = self._documents.usable(target.text_document.uri)
-            if isinstance(held, str):
-                raise CommandRefusedError(f"nothing is sent of this document: {held}")
-            if self._models is None:
-                raise CommandRefusedError("not connected to a gateway yet; `foretype/status` says why")
+            with self._editor.refusals_shown():
+                held = self._documents.usable(target.text_document.uri)
+                if isinstance(held, str):
+                    raise CommandRefusedError(f"nothing is sent of this document: {held}")
+                if self._models is None:
+                    raise CommandRefusedError("not connected to a gateway yet; `foretype/status` says why")
             progress = Progress(
                 self._editor,
                 _ACTIONS[name][0],
@@ -147,26 +148,30 @@ class Chat:
     async def _run(
         self, work: Coroutine[Any, Any, dict[str, Any]], progress: Progress, *, show: bool
     ) -> dict[str, Any]:
-        """Wait for a command; whatever goes wrong with the gateway is an error that names it."""
+        """Wait for a command, and show what came out, or that nothing did, where the editor would not."""
+        # Only now that the progress has ended: its end wipes what Helix shows.
+        with self._editor.refusals_shown():
+            result = await self._waited(work, progress)
+        if show and result["kind"] == "explain":
+            self._editor.show_message(types.MessageType.Info, result["text"])
+        elif show and not result["applied"]:
+            self._editor.warn(f"nothing was changed: {result['reason']}")
+        return result
+
+    async def _waited(self, work: Coroutine[Any, Any, dict[str, Any]], progress: Progress) -> dict[str, Any]:
+        """What came out; a refusal by the gateway, and what cannot be done here, are errors that say so."""
         task = asyncio.ensure_future(work)
         if progress.token is not None:
             self._running[progress.token] = task
         try:
-            result = await task
-        except (ChatRefusedError, RequestRefusedError, GatewayGoneError) as error:
-            raise CommandRefusedError(str(error)) from error
-        except ImpossibleError as error:
+            return await task
+        except (ChatRefusedError, RequestRefusedError, GatewayGoneError, ImpossibleError) as error:
             raise CommandRefusedError(str(error)) from error
         finally:
             task.cancel()
             progress.end()
             if progress.token is not None:
                 self._running.pop(progress.token, None)
-        if show and result["kind"] == "explain":
-            self._editor.show_message(types.MessageType.Info, result["text"])
-        elif show and not result["applied"]:
-            self._editor.show_message(types.MessageType.Warning, f"Foretype: nothing was changed: {result['reason']}")
-        return result
 
     # The three commands
 

@@ -90,18 +90,11 @@ class NextEditActions:
         return self._told(arguments[0])
 
     async def _told(self, id: str) -> dict[str, Any]:
-        """What went wrong is shown too: Helix only logs what a command answers."""
-        try:
+        with self._editor.refusals_shown():
             done = await self._take(id)
-        except JsonRpcException as error:
-            self._warn(error.message)
-            raise
         if "reason" in done:
-            self._warn(f"nothing was changed: {done['reason']}")
+            self._editor.warn(f"nothing was changed: {done['reason']}")
         return done
-
-    def _warn(self, text: str) -> None:
-        self._editor.show_message(types.MessageType.Warning, f"Foretype: {text}")
 
     async def _take(self, id: str) -> dict[str, Any]:
         """Apply it where that can be done here, else go there: `{applied, edit?, reason?}`."""

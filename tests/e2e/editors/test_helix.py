@@ -126,6 +126,12 @@ def test_a_rename_is_followed_by_code_actions_and_one_undo_takes_the_edit_back(t
         save(terminal, folder / "a.py", AREA.replace("width", "size", 2))
 
 
+def test_what_chat_cannot_do_is_said_on_the_screen(tmp_path):
+    with opened(tmp_path, {"a.py": AREA}) as (terminal, _):
+        take(terminal, "Foretype: document")
+        terminal.until("Foretype: this gateway has no quality pool")
+
+
 def test_the_next_edit_of_another_file_is_gone_to_and_taken_there(tmp_path):
     with opened(tmp_path, {"mod.py": MODULE, "use.py": USER}) as (terminal, folder):
         rename(terminal, "area", "surface", (1, 8), (5, 10))
