@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -88,7 +88,7 @@ class Editor:
         self.show_message(types.MessageType.Warning, f"Foretype: {text}")
 
     @contextmanager
-    def refusals_shown(self) -> Iterator[None]:
+    def refusals_shown(self) -> Generator[None]:
         """For a command: what is refused within it is shown, where the editor would hide the error."""
         try:
             yield
