@@ -344,7 +344,9 @@ def test_targets_of_a_middle_count_as_often_as_is_said() -> None:
     assert middle_weights.is_middle(ids).tolist() == [[False, True, True, True, False, False, False]]
     none = torch.zeros_like(ids, dtype=torch.bool)
     with torch.no_grad():
-        each = torch.nn.functional.cross_entropy(model(ids)[0, :6].float(), targets[0, :6], reduction="none")
+        logits = model(ids)[0, :6].double()
+        logits[[0, 4, 5], middle_weights.END] = -math.inf  # outside of the middle it is no choice
+        each = torch.nn.functional.cross_entropy(logits, targets[0, :6], reduction="none")
         weights = torch.tensor([1.0, 3.0, 3.0, 3.0, 1.0, 1.0])
         assert middle_weights.MiddleLoss(model, 3.0)(ids, targets, none) == pytest.approx(
             float((each * weights).sum() / 12)
@@ -356,16 +358,16 @@ def test_targets_of_a_middle_count_as_often_as_is_said() -> None:
         )
 
 
-def test_what_was_typed_says_nothing_of_where_a_middle_ends() -> None:
+def test_only_answers_say_where_a_middle_ends() -> None:
     torch.manual_seed(0)
     model = LanguageModel(SMALL)
     ids = torch.tensor([[5, middle_weights.BEGIN, 7, 8]])
-    targets = torch.tensor([[-100, 7, 8, -100]])
+    targets = torch.tensor([[6, 7, 8, -100]])  # one of the prompt, two that were typed
     typed = torch.tensor([[False, True, True, False]])
     with torch.no_grad():
-        logits = model(ids)[0, 1:3].double()
+        logits = model(ids)[0, :3].double()
         logits[:, middle_weights.END] = -math.inf  # each is certain not to be the end
-        wanted = torch.nn.functional.cross_entropy(logits, targets[0, 1:3])
+        wanted = torch.nn.functional.cross_entropy(logits, targets[0, :3])
     loss = middle_weights.MiddleLoss(model, 2.0)(ids, targets, typed)
     assert float(loss.detach()) == pytest.approx(float(wanted), rel=1e-5)
     loss.backward()

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from foretype_lab.model_files import gguf_file
 from foretype_lab.model_files.export import read_checkpoint
-from foretype_lab.training.middle_weights import target_weights, where_it_can_end
+from foretype_lab.training.middle_weights import is_answer, target_weights, where_it_can_end
 from foretype_lab.training.model import LanguageModel, ModelConfig
 
 
@@ -80,10 +80,10 @@ class DistilledLoss(nn.Module):
 
     def forward(self, ids: Tensor, targets: Tensor, typed: Tensor) -> Tensor:
         """Weighted mean over targets that are not -100; all (batch, length), ``typed`` says which targets were typed."""
-        given = typed.flatten()
+        answer = is_answer(ids, typed).flatten()
         with torch.no_grad():
-            wanted = where_it_can_end(self.teacher(ids).flatten(0, 1).float(), given).log_softmax(-1)
-        said = where_it_can_end(self.student(ids).flatten(0, 1).float(), given).log_softmax(-1)
+            wanted = where_it_can_end(self.teacher(ids).flatten(0, 1).float(), answer).log_softmax(-1)
+        said = where_it_can_end(self.student(ids).flatten(0, 1).float(), answer).log_softmax(-1)
         divergence = (wanted.exp() * (wanted - said)).sum(-1)
         surprise = functional.nll_loss(said, targets.flatten(), ignore_index=-100, reduction="none")
         losses = self.weight * divergence + (1 - self.weight) * surprise

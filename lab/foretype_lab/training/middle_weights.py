@@ -1,4 +1,4 @@
-"""Answers count more, their end included, and what was typed before them says nothing of where they end."""
+"""Answers count more, their end included, and nothing else says where they end."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ def target_weights(ids: Tensor, targets: Tensor, typed: Tensor, weight: float, e
     return torch.where(is_answer(ids, typed), answer, 1.0) * (targets != -100).float()
 
 
-def where_it_can_end(logits: Tensor, typed: Tensor) -> Tensor:
-    """Takes the token that ends a middle out of the choice where the target was typed already.
+def where_it_can_end(logits: Tensor, answer: Tensor) -> Tensor:
+    """Takes the token that ends a middle out of the choice everywhere but in answers: nowhere else is it ever chosen.
 
     In the layouts that grow, up to twenty typed lines stand between the token that begins a middle and the cursor, and
-    nothing says where the cursor is. A model that is told at each of their line ends that the middle does not end there
-    learns that it hardly ever does: after 11 million tokens one line in nine was ended. What was typed is given, so
-    only what follows given that it goes on is to be learned from it.
+    nothing says where the cursor is. A small model that is told at each of their line ends, and at each of the prompt's,
+    that no middle ends there learns that one hardly ever does: after 11 million tokens one line in nine was ended.
 
     Args:
         logits: (targets, vocabulary).
-        typed: bool, (targets,).
+        answer: bool, (targets,): :func:`is_answer`.
 
     Returns:
         Shaped like ``logits``; finite, so that a share of nothing times it is nothing.
     """
     ends = torch.arange(logits.shape[-1], device=logits.device) == END
-    return logits.masked_fill(typed[:, None] & ends, -1e9)
+    return logits.masked_fill(~answer[:, None] & ends, -1e9)
 
 
 class MiddleLoss(nn.Module):
@@ -63,7 +62,7 @@ class MiddleLoss(nn.Module):
 
     def forward(self, ids: Tensor, targets: Tensor, typed: Tensor) -> Tensor:
         """Weighted mean over targets that are not -100; all (batch, length), ``typed`` says which targets were typed."""
-        logits = where_it_can_end(self.model(ids).flatten(0, 1).float(), typed.flatten())
+        logits = where_it_can_end(self.model(ids).flatten(0, 1).float(), is_answer(ids, typed).flatten())
         losses = functional.cross_entropy(logits, targets.flatten(), ignore_index=-100, reduction="none")
         weights = target_weights(ids, targets, typed, self.weight, self.end_weight).flatten()
         return (losses * weights).sum() / weights.sum().clamp(min=1)
