@@ -177,7 +177,7 @@ class Sampler:
         text = self._store.slice(file, start, int(max(budget, 32) * CHARACTERS_PER_TOKEN))
         if use_fim and (hole := fim.choose_hole(text, draw)) is not None:
             pieces = fim.lay_out(text, hole, fim.choose_layout(draw), draw)
-            return context + header + _marked(pieces, self._encode, budget)
+            return context + header + encode_pieces(pieces, self._encode, budget, mark=TYPED)
         body = self._encode(text)
         whole = start == 0 and len(text.encode()) == self._store.index[file][3]
         return context + header + body[:budget] + ([SPECIAL_IDS["<|endoftext|>"]] if whole else [])
@@ -199,16 +199,14 @@ class Sampler:
         return parts
 
 
-def encode_pieces(pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget: int) -> list[int]:
+def encode_pieces(
+    pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget: int, *, mark: int = 0
+) -> list[int]:
     """Encodes pieces one by one and cuts the lines above and the suffix so that the whole fits.
 
     The middle is never cut: a middle without its end would teach the model not to stop. A middle longer than the budget
-    gives an empty list.
+    gives an empty list. ``mark`` is set in the tokens of what was typed.
     """
-    return [token for part in _fitted(pieces, encode, budget) for token in part]
-
-
-def _fitted(pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget: int) -> list[list[int]]:
     ids = [[SPECIAL_IDS[piece.token]] if isinstance(piece, fim.Special) else encode(piece) for piece in pieces]
     if sum(map(len, ids)) > budget:
         answer = len(pieces) - 2
@@ -221,14 +219,9 @@ def _fitted(pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget:
         for at in cuttable:
             is_below = at and pieces[at - 1] == fim.SUFFIX
             ids[at] = ids[at][:keep] if is_below else ids[at][max(0, len(ids[at]) - keep) :]
-    return ids
-
-
-def _marked(pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget: int) -> list[int]:
-    ids = _fitted(pieces, encode, budget)
     # Middle and end are the last two; before them stands what was typed, or the token that begins the middle.
-    if ids and isinstance(pieces[-3], str):
-        ids[-3] = [token | TYPED for token in ids[-3]]
+    if isinstance(pieces[-3], str):
+        ids[-3] = [token | mark for token in ids[-3]]
     return [token for part in ids for token in part]
 
 

@@ -87,5 +87,5 @@ class DistilledLoss(nn.Module):
         divergence = (wanted.exp() * (wanted - said)).sum(-1)
         surprise = functional.nll_loss(said, targets.flatten(), ignore_index=-100, reduction="none")
         losses = self.weight * divergence + (1 - self.weight) * surprise
-        weights = target_weights(ids, targets, typed, self.middle_weight, self.end_weight).flatten()
+        weights = target_weights(targets.flatten(), answer, self.middle_weight, self.end_weight)
         return (losses * weights).sum() / weights.sum().clamp(min=1)

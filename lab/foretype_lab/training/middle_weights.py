@@ -24,15 +24,15 @@ def is_answer(ids: Tensor, typed: Tensor) -> Tensor:
     return is_middle(ids) & ~typed
 
 
-def target_weights(ids: Tensor, targets: Tensor, typed: Tensor, weight: float, end_weight: float = 1.0) -> Tensor:
-    """What each target counts, shaped like all: ``weight`` in an answer, times ``end_weight`` where it ends, 0 where it is -100.
+def target_weights(targets: Tensor, answer: Tensor, weight: float, end_weight: float = 1.0) -> Tensor:
+    """What each target counts, shaped like both: ``weight`` in an answer, times ``end_weight`` where it ends, 0 where it is -100.
 
     A tenth of a row is answer, and it is all that is ever generated: a small model spends its few parameters there.
     The token that ends an answer is one target among many, and the one that decides whether a right line is followed by
     an invented one.
     """
-    answer = torch.where(targets == END, weight * end_weight, weight)
-    return torch.where(is_answer(ids, typed), answer, 1.0) * (targets != -100).float()
+    weights = torch.where(targets == END, weight * end_weight, weight)
+    return torch.where(answer, weights, 1.0) * (targets != -100).float()
 
 
 def where_it_can_end(logits: Tensor, answer: Tensor) -> Tensor:
@@ -62,7 +62,8 @@ class MiddleLoss(nn.Module):
 
     def forward(self, ids: Tensor, targets: Tensor, typed: Tensor) -> Tensor:
         """Weighted mean over targets that are not -100; all (batch, length), ``typed`` says which targets were typed."""
-        logits = where_it_can_end(self.model(ids).flatten(0, 1).float(), is_answer(ids, typed).flatten())
+        answer = is_answer(ids, typed)
+        logits = where_it_can_end(self.model(ids).flatten(0, 1).float(), answer.flatten())
         losses = functional.cross_entropy(logits, targets.flatten(), ignore_index=-100, reduction="none")
-        weights = target_weights(ids, targets, typed, self.weight, self.end_weight).flatten()
+        weights = target_weights(targets, answer, self.weight, self.end_weight).flatten()
         return (losses * weights).sum() / weights.sum().clamp(min=1)
