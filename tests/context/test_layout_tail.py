@@ -64,7 +64,7 @@ def test_enter_between_two_brackets_appends() -> None:
     assert text_of(after, Kind.SUFFIX) == text_of(before, Kind.SUFFIX) and not after.frozen_spans
     assert text_of(after, Kind.PREFIX) == text_of(before, Kind.PREFIX)
     lost = after.prompt_tokens - shared(ids_of(typist.one, before), ids_of(typist.one, after))
-    assert lost < 12
+    assert lost < 12 + typist.one.tokenizer.count(before.middle), "the tail, and the hole that stands behind it"
     typed = typist.type("value")
     assert [one.segment.text for one in typed.segments[:-1]] == [one.segment.text for one in after.segments[:-1]]
     assert typed.middle == after.middle + "value"
@@ -100,6 +100,29 @@ def test_lines_that_do_not_fit_into_the_tail_are_shown_by_a_new_suffix() -> None
         whole_text(plan, typist.document.snapshot(), typist.offset)
 
 
+def test_a_fresh_hole_begins_above_the_cursors_line_as_the_family_was_trained() -> None:
+    lines = "".join(f"line_{number} = {number}\n" for number in range(9))
+    end = len(lines)
+    for family, middle in (("foretype-1", ""), ("qwen2.5-coder", ""), ("foretype-2", "line_7 = 7\nline_8 = 8\n")):
+        plan = Typist(assembler(grammar_id=family), lines + "x\n" + lines, end).plan
+        assert (text_of(plan, Kind.PREFIX), plan.middle) == (lines.removesuffix(middle), middle)
+    typist = Typist(assembler(), lines + "\n" + lines, end)
+    first = typist.plan
+    for text in ("a = 1", "\nb = 2"):
+        plan = typist.type(text)
+        assert text_of(plan, Kind.PREFIX) == text_of(first, Kind.PREFIX), "Enter appends"
+    assert plan.middle == "line_7 = 7\nline_8 = 8\na = 1\nb = 2"
+    assert Typist(assembler(), "one = 1\n" + lines, len("one = 1\n")).plan.middle == "one = 1\n", "where the file has no more"
+
+
+def test_lines_too_long_for_the_hole_stay_above_it() -> None:
+    long = "value = [" + "1, " * 400 + "]\n"
+    one = assembler(prompt_tokens=1200)
+    plan = Typist(one, "a = 1\n" + long + "b = 2\n\n", len("a = 1\n" + long + "b = 2\n")).plan
+    assert plan.middle == "b = 2\n"
+    whole_text(plan, opened("a = 1\n" + long + "b = 2\n\n").snapshot(), len("a = 1\n" + long + "b = 2\n"))
+
+
 @pytest.mark.parametrize("layout", ["psm_line_last", "psm_growing"])
 @pytest.mark.parametrize("rest", ["", ")", " + offset" * 8, " + offset" * 80])
 def test_where_the_tail_begins_the_suffix_both_stay_within_its_budget(layout: str, rest: str) -> None:
@@ -116,7 +139,7 @@ def test_the_last_lines_of_a_file_may_be_the_tail() -> None:
     typist.type("call(", ")")
     plan = typist.type("\n        ", "\n    ")
     assert (text_of(plan, Kind.TAIL), text_of(plan, Kind.SUFFIX)) == ("\n    )", "")
-    assert plan.middle == "    call(\n        "
+    assert plan.middle == "def f():\n    call(\n        "
 
 
 def test_the_grammar_renders_a_tail_of_lines_as_text_behind_one_token() -> None:

@@ -127,14 +127,16 @@ def test_cursors_stand_where_people_leave_them() -> None:
     assert all(text[hole.end] in ")]}" for hole in before_closing)
 
 
-def test_most_growing_holes_have_grown() -> None:
-    hole, draw = at("return name"), random.Random(9)
-    last = shown(fim.psm_line_last(TEXT, hole))
-    fresh = sum(
-        shown(fim.psm_growing(TEXT, hole, draw)).partition("<|fim_suffix|>")[0] == last.partition("<|fim_suffix|>")[0]
-        for _ in range(500)
+def test_a_fresh_hole_holds_as_many_lines_as_serving_gives_it_and_most_have_grown() -> None:
+    assert grammar(fim.GRAMMAR).fresh_lines == fim.FRESH_LINES
+    text, draw = "line = 1\n" * 40, random.Random(9)
+    hole = fim.Hole(len(text) - 9, len(text) - 1, "line")
+    above = Counter(
+        shown(fim.psm_growing(text, hole, draw)).partition("<|fim_middle|>")[2].count("\n") for _ in range(1000)
     )
-    assert 0.24 < fresh / 500 < 0.36
+    assert set(above) == set(range(fim.GROWING_LINES + 1))
+    assert 0.38 < above[fim.FRESH_LINES] / 1000 < 0.48
+    assert 0.07 < sum(above[lines] for lines in range(fim.FRESH_LINES)) / 1000 < 0.13
 
 
 def test_cuts_fall_inside_words_too() -> None:

@@ -313,6 +313,8 @@ def psm_line_last(request: LayoutRequest) -> FilePart:
 def psm_growing(request: LayoutRequest) -> FilePart:
     """Lines above and suffix both frozen at the last rebase · tail · middle token · all typed since.
 
+    A fresh hole begins at the cursor's line, or as many lines above it as the family was trained on.
+
     Rebases on any change before the end of the frozen lines, when the cursor left the hole, when the hole is 20 lines or a
     sixth of the room, and when the suffix no longer holds, not even behind a tail of some lines; unless an earlier place of
     this file still fits. A pause is no reason: what it would tidy up, the user would wait for at the next key.
@@ -322,9 +324,19 @@ def psm_growing(request: LayoutRequest) -> FilePart:
     quantum = max(int(request.tokens * request.strategy.growing_share + 1e-6), 1)
     kept = _recalled(request, _still_growing)
     if kept is None or (memory := kept.request.memory) is None:
-        return _psm(request, view.line_start, view.line, quantum)
+        line = _fresh_line(request, quantum)
+        return _psm(request, view.snapshot.line_start(line), line, quantum)
     hole = memory.hole_start
     return _psm(kept.request, hole, view.snapshot.line_of(hole), quantum, kept.tail_lines)
+
+
+def _fresh_line(request: LayoutRequest, most: int) -> int:
+    """The line that a fresh hole begins at: `fresh_lines` above the cursor's, or fewer where they do not fit `most` tokens."""
+    view, snapshot = request.view, request.view.snapshot
+    line = max(view.line - request.grammar.fresh_lines, 0)
+    while line < view.line and request.tokenizer.count(snapshot.text[snapshot.line_start(line) : view.offset]) > most:
+        line += 1
+    return line
 
 
 def _same_line(request: LayoutRequest, place: FileMemory) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from foretype_lab.model_files.export import Checkpoint
 from foretype_lab.quality import behaviour
 from foretype_lab.quality.held_out_cuts import copy_line, draw_cases, prompt
-from foretype_lab.training.data import PAD, Sampler, Shape, Store
+from foretype_lab.training.data import Sampler, Shape, Store
 from foretype_lab.training.tokenizer import SPECIAL_IDS, to_tiktoken
 
 PROMPT_TOKENS = 1024
@@ -137,13 +137,21 @@ def _model(checkpoint: Checkpoint) -> Any:
     return model.eval()
 
 
-def _token_losses(model: Any, row: Sequence[int]) -> Any:
+def token_losses(model: Any, row: Sequence[int]) -> Any:
+    """Nats per target of a marked row, padding left out, over the choices that training gives: an end only in answers.
+
+    What was never trained, because it is never asked for, would count against a model: that no middle ends at a prompt's line.
+    """
     import torch
 
-    ids = torch.tensor([list(row)])
+    from foretype_lab.training.middle_weights import is_answer, where_it_can_end
+    from foretype_lab.training.train import to_batch
+
+    ids, targets, typed = to_batch(torch.tensor([list(row)]), "cpu")
     with torch.no_grad():
-        losses = torch.nn.functional.cross_entropy(model(ids[:, :-1])[0].float(), ids[0, 1:], reduction="none")
-    return losses[ids[0, 1:] != PAD].numpy()
+        logits = where_it_can_end(model(ids)[0].float(), is_answer(ids, typed)[0])
+        losses = torch.nn.functional.cross_entropy(logits, targets[0], reduction="none")
+    return losses[targets[0] != -100].numpy()
 
 
 def plain_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, files: int = 24) -> dict[str, Any]:
@@ -161,7 +169,7 @@ def plain_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, files: int
         text = store.text(file)
         ids = [SPECIAL_IDS["<|file_sep|>"], *encoding.encode_ordinary(store.index[file][1] + "\n" + text)][:2049]
         if len(ids) == 2049:
-            losses = _token_losses(model, ids)
+            losses = token_losses(model, ids)
             parts.append(losses)
             nats += float(losses.sum())
             total_bytes += len(encoding.decode_bytes(ids[1:]))
@@ -182,7 +190,7 @@ def held_out_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, rows: i
 
     def mixture(length: int, count: int, context: float) -> float:
         sampler = Sampler(store, encoding, Shape(length, context), 99)
-        losses = [_token_losses(model, [int(token) for token in sampler.row(number)]) for number in range(count)]
+        losses = [token_losses(model, [int(token) for token in sampler.marked_row(number)]) for number in range(count)]
         return float(np.concatenate(losses).mean())
 
     return {

@@ -91,7 +91,8 @@ def prompt(case: HeldOutCut, layout: str, encode: Encode, budget: int, context: 
     else:
         above = fim.line_start(window, hole.start)
         if layout == "psm_growing":
-            for _ in range(random.Random(f"{case.path}:{case.hole.start}").randint(1, fim.GROWING_LINES)):
+            draw = random.Random(f"{case.path}:{case.hole.start}")
+            for _ in range(draw.randint(fim.FRESH_LINES, fim.GROWING_LINES)):
                 above = fim.line_start(window, above - 1) if above else 0
         pieces = fim.psm_line_last(window, hole, above=above)
     below = pieces.index(fim.SUFFIX) + 1

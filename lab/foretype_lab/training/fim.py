@@ -13,8 +13,12 @@ from dataclasses import dataclass
 
 GRAMMAR = "foretype-2"
 GROWING_LINES = 20
-FRESH_SHARE = 0.3
-"""Of the holes in ``psm_growing``: nothing was typed above the cursor's line since the lines above were frozen."""
+FRESH_LINES = 2
+"""Lines above the cursor's that a fresh prompt in ``psm_growing`` leaves behind the middle token, as serving does."""
+FRESH_SHARE = 0.4
+"""Of the holes in ``psm_growing``: nothing was typed since the lines above were frozen."""
+ABOVE_FRESH_SHARE = 0.1
+"""… and: the cursor has gone up since, to the first lines of what stands there."""
 TAIL_LINES = 3
 LONG_TAIL_SHARE = 0.25
 
@@ -186,10 +190,20 @@ def psm_line_last(text: str, hole: Hole, draw: random.Random | None = None, *, a
     return [*pieces, MIDDLE, text[start : hole.start], text[hole.start : hole.end], END]
 
 
+def _lines_behind(draw: random.Random) -> int:
+    """How many lines above the cursor's stand behind the middle token."""
+    way = draw.random()
+    if way < FRESH_SHARE:
+        return FRESH_LINES
+    if way < FRESH_SHARE + ABOVE_FRESH_SHARE:
+        return draw.randrange(FRESH_LINES)
+    return draw.randint(FRESH_LINES, GROWING_LINES)
+
+
 def psm_growing(text: str, hole: Hole, draw: random.Random) -> list[Piece]:
-    """Like :func:`psm_line_last`, but most lines above stop up to 20 lines earlier."""
+    """Like :func:`psm_line_last`, but the lines above stop up to 20 lines earlier, :data:`FRESH_LINES` of them at least in most."""
     start = line_start(text, hole.start)
-    for _ in range(0 if draw.random() < FRESH_SHARE else draw.randint(1, GROWING_LINES)):
+    for _ in range(_lines_behind(draw)):
         if start == 0:
             break
         start = line_start(text, start - 1)
