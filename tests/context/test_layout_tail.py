@@ -112,7 +112,9 @@ def test_a_fresh_hole_begins_above_the_cursors_line_as_the_family_was_trained() 
         plan = typist.type(text)
         assert text_of(plan, Kind.PREFIX) == text_of(first, Kind.PREFIX), "Enter appends"
     assert plan.middle == "line_7 = 7\nline_8 = 8\na = 1\nb = 2"
-    assert Typist(assembler(), "one = 1\n" + lines, len("one = 1\n")).plan.middle == "one = 1\n", "where the file has no more"
+    assert Typist(assembler(), "one = 1\n" + lines, len("one = 1\n")).plan.middle == "one = 1\n", (
+        "where the file has no more"
+    )
 
 
 def test_lines_too_long_for_the_hole_stay_above_it() -> None:

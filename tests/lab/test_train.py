@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.train
 
 import torch
+from foretype_lab.quality import evaluate
 from foretype_lab.training import distill, middle_weights, optimizers, train
 from foretype_lab.training.model import LanguageModel, ModelConfig, causal_attention
 from foretype_lab.training.row_loader import RowLoader
@@ -375,6 +376,16 @@ def test_only_answers_say_where_a_middle_ends() -> None:
     assert told is not None and not told[middle_weights.END].any()
     same = distill.DistilledLoss(model, model, 1.0)(ids, targets, typed)
     assert float(same.detach()) == pytest.approx(0, abs=1e-5)
+
+
+def test_the_cards_losses_are_those_that_training_measures(make: Any) -> None:
+    run = make("card")
+    rows = run.check_long
+    assert (rows == middle_weights.END).any(), "rows with answers, so that an end is a choice in some places alone"
+    with torch.no_grad():
+        run.model.model.embed_tokens.weight[middle_weights.END] *= 50
+    losses = np.concatenate([evaluate.token_losses(run.model, row.tolist()) for row in rows])
+    assert losses.mean() == pytest.approx(run.held_out_loss(rows, 1), rel=1e-4)
 
 
 def test_rows_mark_what_was_typed(store: Path, encoding: tiktoken.Encoding) -> None:
