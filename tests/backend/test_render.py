@@ -139,3 +139,28 @@ async def test_the_collector_has_no_id_of_a_prompt_to_look_at() -> None:
     for prompt in prompts:
         assert len(prompt.ids) > 1
         assert not any(isinstance(one, int) for one in gc.get_referents(prompt.ids))
+
+
+@pytest.mark.parametrize(
+    "text, above, middle",
+    [
+        ("a\nb\nc\nd", "a\n", "b\nc\nd"),
+        ("a\nb\nc\n", "a\n", "b\nc\n"),
+        ("a\r\nb\r\nc", "", "a\r\nb\r\nc"),
+        ("a", "", "a"),
+        ("", "", ""),
+    ],
+)
+def test_who_has_no_session_gets_a_fresh_hole_of_the_family(text: str, above: str, middle: str) -> None:
+    def parts(id: str, layout: str) -> dict[Kind, str]:
+        return {one.kind: one.text for one in fim_segments(grammar(id), text, "rest\nbelow", layout=layout)}
+
+    grown = parts("foretype-2", "psm_growing")
+    assert (grown[Kind.PREFIX], grown[Kind.MIDDLE]) == (above, middle)
+    for id, layout in (
+        ("foretype-2", "psm_line_last"),
+        ("foretype-1", "psm_growing"),
+        ("qwen2.5-coder", "psm_growing"),
+    ):
+        fresh = parts(id, layout)
+        assert (fresh[Kind.PREFIX] + fresh[Kind.MIDDLE], fresh[Kind.MIDDLE].count("\n")) == (text, 0)

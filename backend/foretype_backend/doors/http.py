@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from foretype_context.prompt.profile import Stop
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
-from foretype_context.prompt.templates import SPM, Grammar
+from foretype_context.prompt.templates import PSM_GROWING, SPM, Grammar
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request
@@ -92,7 +92,7 @@ def fim_segments(
 ) -> list[Segment]:
     """The prompt of a stateless client: the suffix first where the layout is `spm`, else the typed part of the line last.
 
-    Nothing is frozen.
+    Nothing is frozen, so a hole that grows is always fresh.
 
     Args:
         prefix: text left of the cursor; what follows its last line ending counts as typed.
@@ -111,14 +111,16 @@ def fim_segments(
         return [segment(Kind.SUFFIX, suffix), *context, segment(Kind.PREFIX, whole)]
     if layout == SPM or grammar.plain:
         return [*context, segment(Kind.SUFFIX, suffix), segment(Kind.PREFIX, whole)]
-    above, newline, line = whole.rpartition("\n")
-    parts = [*context, segment(Kind.PREFIX, above + newline)]
+    hole = whole.rfind("\n") + 1
+    for _ in range(grammar.fresh_lines if layout == PSM_GROWING else 0):
+        hole = whole.rfind("\n", 0, max(hole - 1, 0)) + 1
+    parts = [*context, segment(Kind.PREFIX, whole[:hole])]
     if grammar.tail:
         tail, _, below = suffix.partition("\n")
         parts += [segment(Kind.SUFFIX, below), segment(Kind.TAIL, tail.removesuffix("\r"))]
     else:
         parts.append(segment(Kind.SUFFIX, suffix))
-    return [*parts, segment(Kind.MIDDLE, line)]
+    return [*parts, segment(Kind.MIDDLE, whole[hole:])]
 
 
 class HttpJobs:
