@@ -169,6 +169,19 @@ def positions(checkpoint: _Checkpoint, store: _Store, results: Path = _MODELS / 
     say_json(result)
 
 
+def _layout_of(previous: Path, named: str | None) -> str:
+    from foretype_context.errors import UnknownLayoutError
+    from foretype_context.grammars.grammar import grammar
+
+    from foretype_lab.model_files import gguf_file
+
+    family = grammar(gguf_file.read_grammar(previous))
+    try:
+        return family.layout() if named is None else family.known_layout(named)
+    except UnknownLayoutError as error:
+        raise fail(f"--previous-layout: {error}") from error
+
+
 @app.command()
 def evaluate(
     store: _Store,
@@ -183,21 +196,22 @@ def evaluate(
         list[str] | None, typer.Option(help="another layout on the same cases, a row of its own; may be repeated")
     ] = None,
     previous: Annotated[Path | None, typer.Option(help="GGUF of the model before, for a row of its own")] = None,
+    previous_layout: Annotated[
+        str | None, typer.Option(help="the layout that it was served in; default is its grammar's first")
+    ] = None,
     results: Path = _MODELS / "results",
 ) -> None:
     """Measures the shipped file on held-out projects; writes ``evaluation.json``.
 
     With a checkpoint it writes ``training.json`` and the curve, too.
     """
-    from foretype_context.grammars.grammar import grammar
-
-    from foretype_lab.model_files import gguf_file
     from foretype_lab.model_files.export import read_checkpoint
     from foretype_lab.quality import evaluate as evaluating
     from foretype_lab.training import curve, data
 
     model = artifacts.locate()
     layout, others = served_layout(model, layout), [served_layout(model, other) for other in beside or []]
+    before = None if previous is None else _layout_of(previous, previous_layout)
     if (checkpoint is None) != (log is None) or (checkpoint is None) != (machine is None):
         raise fail("CHECKPOINT, --log and --machine go together: they are one training run")
     held_out = data.Store(store / "validation")
@@ -207,12 +221,11 @@ def evaluate(
 
     measured: dict[str, Any] = {"sha256": model.sha256, "fill": fill(model.path, layout)}
     measured["beside"] = [fill(model.path, other) for other in others]
-    if previous is not None:
-        served = grammar(gguf_file.read_grammar(previous)).layout()
+    if previous is not None and before is not None:
         measured["previous"] = {
             "file": previous.name,
             "sha256": artifacts.digest_file(previous),
-            "fill": fill(previous, served),
+            "fill": fill(previous, before),
         }
     evaluating.write(results / "evaluation.json", measured)
     say_json(measured["fill"]["rows"])

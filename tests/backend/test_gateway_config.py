@@ -2,6 +2,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import pytest
 from context.tiny import raw
 from foretype_backend.config.config import Config
@@ -238,6 +239,23 @@ def test_an_exported_folder_names_grammar_and_layout(tmp_path: Path) -> None:
     write(tmp_path / "config.json", '{"foretype_grammar": 5, "foretype_layout": ["spm"]}')
     parts = prepare(config)
     assert make_profile(config, parts).layout == parts.grammar.layout()
+
+
+@pytest.mark.parametrize(
+    "said, served", [("foretype-2", "foretype-2"), ("foretype-1", "foretype-1"), (2, "foretype-1")]
+)
+def test_an_exported_file_names_its_grammar_where_its_vocabulary_fits_two(
+    tmp_path: Path, said: str | int, served: str
+) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    writer.add_key_value("foretype.grammar", said, gguf.GGUFValueType.get_type(said))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    config = load_config(engine="scripted", model=str(tmp_path / "model.gguf"))
+    assert prepare(config).grammar.id == served
+    (tmp_path / "model.gguf").write_bytes(b"GGUF, cut off")
+    assert prepare(config).grammar.id == "foretype-1"
 
 
 @pytest.mark.parametrize("own", ["copilot", "", 7, ["spm"]])

@@ -155,12 +155,9 @@ def test_who_has_no_session_gets_a_fresh_hole_of_the_family(text: str, above: st
     def parts(id: str, layout: str) -> dict[Kind, str]:
         return {one.kind: one.text for one in fim_segments(grammar(id), text, "rest\nbelow", layout=layout)}
 
-    grown = parts("foretype-2", "psm_growing")
-    assert (grown[Kind.PREFIX], grown[Kind.MIDDLE]) == (above, middle)
-    for id, layout in (
-        ("foretype-2", "psm_line_last"),
-        ("foretype-1", "psm_growing"),
-        ("qwen2.5-coder", "psm_growing"),
-    ):
+    for id in ("foretype-1", "foretype-2"):
+        grown = parts(id, "psm_growing")
+        assert (grown[Kind.PREFIX], grown[Kind.MIDDLE]) == (above, middle)
+    for id, layout in (("foretype-2", "psm_line_last"), ("qwen2.5-coder", "psm_growing")):
         fresh = parts(id, layout)
         assert (fresh[Kind.PREFIX] + fresh[Kind.MIDDLE], fresh[Kind.MIDDLE].count("\n")) == (text, 0)

@@ -297,10 +297,14 @@ def test_an_edit_above_rebases_a_growing_hole() -> None:
     _, state = one.plan(PlanState.empty(), document.snapshot(), at, now=0.0)
     document.apply([Edit(at, at, "\n    y = 1")], 1)
     plan, state = one.plan(state, document.snapshot(), at + 10, now=1.0)
-    assert plan.middle == "\n    y = 1"
-    document.apply([Edit(at - 30, at - 29, "z")], 2)
-    plan, _ = one.plan(state, document.snapshot(), at + 10, now=2.0)
-    assert plan.middle == "    y = 1"
+    assert plan.middle == "    if first:\n        return second + 30\n\n    y = 1"
+    document.apply([Edit(at - 3, at - 2, "4")], 2)
+    plan, state = one.plan(state, document.snapshot(), at + 10, now=2.0)
+    assert plan.middle == "    if first:\n        return second + 40\n\n    y = 1", "inside the hole"
+    above = at - len("    if first:\n        return second + 30\n") - 3
+    document.apply([Edit(above, above + 1, "z")], 3)
+    plan, _ = one.plan(state, document.snapshot(), at + 10, now=3.0)
+    assert plan.middle == "        return second + 40\n\n    y = 1"
 
 
 def test_most_lines_above_keep_their_segments_after_an_edit_among_them() -> None:

@@ -171,7 +171,7 @@ def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifac
     more["evaluation"]["beside"] = [other]
     more["thresholds"] |= {"precision_at_30": 0.412, "precision_at_50": 0.3, "precision_at_70": 0.2}
     before = {"next_line": row(0.0345, 1, 1, 0.5), "line_fill": row(0.0456, 1, 1, 0.5)}
-    more["evaluation"]["previous"] = {"file": "old.gguf", "sha256": "1", "fill": {"rows": before}}
+    more["evaluation"]["previous"] = {"file": "old.gguf", "sha256": "1", "fill": {"rows": before, "layout": "spm"}}
     difference = {"cuts": 4321, "difference": -0.004, "low_95": -0.012, "high_95": 0.003}
     more["layouts"] = {
         "cuts": 5000,
@@ -199,6 +199,7 @@ def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifac
     text = card.render(artifact, MANIFEST, more)
     for figure in ("1.2 %", "98.7 %", "41.2 %", "`old.gguf`", "3.5 %", "5,000 cuts of 31", "23.4 %", "2.61", "0.71"):
         assert figure in text, figure
+    assert "Beside `old.gguf`, the previous model in `spm`, on" in text
     assert "| next_line, `spm` | 10.0 % | 27.2 % | 97.0 % | 41.4 % |" in text
     assert "| q8_0/psm_classic | 4,999 | 23.4 % |" in text
     assert (

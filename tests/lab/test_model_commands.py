@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from foretype_lab import model_commands
 from foretype_lab.processes import environment
+from foretype_models import artifacts
 from typer.testing import CliRunner
 
 RUN = CliRunner()
@@ -16,6 +17,14 @@ def test_a_layout_to_measure_in_is_checked_before_anything_runs(command: str, tm
     done = RUN.invoke(model_commands.app, [command, "--store", str(tmp_path), "--layout", "copilot"])
     assert done.exit_code == 1
     assert "--layout: 'copilot' is not one of psm_line_last, psm_growing, psm_classic, spm of foretype-1" in done.output
+
+
+def test_the_layout_of_the_model_before_is_checked_before_anything_runs(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    before = ["--previous", str(artifacts.locate().path), "--previous-layout", "copilot"]
+    done = RUN.invoke(model_commands.app, ["evaluate", "--store", str(tmp_path), *before])
+    assert done.exit_code == 1
+    assert "--previous-layout: 'copilot' is not one of psm_line_last" in done.output
 
 
 def test_a_checkpoint_without_its_log_is_refused(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         tail: token before the text right of the cursor, or empty: then that text begins the suffix.
         tail_lines: how many lines after the cursor's the tail may hold too, down to a frozen suffix; what the model was
             trained on.
-        fresh_lines: how many lines above the cursor's a fresh hole of `psm_growing` holds from the start; what the model was
-            trained on. A small model goes on better from lines than from nothing.
+        fresh_lines: how many lines above the cursor's a fresh hole of `psm_growing` holds from the start: a small model goes
+            on better from lines than from nothing.
         prefix_opens: the prefix token stands before the context, since the family has no place for other files outside.
         dummy_space: the first text behind the prefix token gets the space that SentencePiece puts before a text.
         layouts: what :class:`~foretype_context.prompt.assemble.Assembler` may send, the default first. One that is not known to a

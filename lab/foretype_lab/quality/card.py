@@ -146,7 +146,8 @@ def _behaviour(evaluation: Mapping[str, Any], thresholds: Mapping[str, float]) -
             [(f"{percent} %", _percent(thresholds[f"precision_at_{percent}"])) for percent in (30, 50, 70)],
         )
     if previous := evaluation.get("previous"):
-        lines += [f"Beside `{previous['file']}`, the previous model, on the same cases:", ""]
+        served = f" in `{previous['fill']['layout']}`" if "layout" in previous["fill"] else ""
+        lines += [f"Beside `{previous['file']}`, the previous model{served}, on the same cases:", ""]
         head = ("", "exact match", "previous model", "copy-line", "empty")
         before = previous["fill"]["rows"]
         keys = ("copy_line_exact_match", "empty_exact_match")
