@@ -166,6 +166,7 @@ def test_no_history_breaks_the_books(history: list[tuple[str, str, str, list[int
     now = 0.0
     for step, session, document, ids, replica, gap in history:
         now += gap
+        ids = [ord(document), *ids]  # a prompt names its file: no two of them share a block
         if step == "place":
             directory.place(REPOSITORY, session, document, one_file(ids, document), replica=replica, now=now)
             last[session, document] = block_keys(ids, BLOCK)
