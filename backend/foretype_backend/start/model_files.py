@@ -21,10 +21,11 @@ from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.errors import ConfigError, ModelFileError
 from foretype_backend.start.running_server import RunningServer
 
-__all__ = ["context_of", "export_says", "grammar_of", "shipped_artifact", "tokenizer_file_of"]
+__all__ = ["context_of", "folder_says", "grammar_of", "shipped_artifact", "tokenizer_file_of"]
 
 _logger = logging.getLogger("foretype.gateway")
 _PRE: Final = "tokenizer.ggml.pre"
+_GRAMMAR: Final = "foretype.grammar"
 
 
 def shipped_artifact(config: Config) -> Artifact | None:
@@ -81,12 +82,15 @@ def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path | None:
 def grammar_of(
     config: Config, artifact: Artifact | None, tokenizer: Tokenizer, file: bytes, server: RunningServer | None
 ) -> Grammar:
+    model = config.engine.model
     named = config.model.grammar or (
-        artifact.grammar if artifact is not None else export_says(config.engine.model, "grammar").get("grammar")
+        artifact.grammar
+        if artifact is not None
+        else folder_says(model, "grammar").get("grammar") or _file_says_grammar(model)
     )
     rules = config.model.grammar_rules
     if rules is None and named is None:
-        found = detect(_evidence(config.engine.model, tokenizer, file, server))
+        found = detect(_evidence(model, tokenizer, file, server))
         if found.grammar is None:
             raise ConfigError("model.grammar", found.problem())
         if found.warning():
@@ -118,17 +122,20 @@ def _evidence(model: str | None, tokenizer: Tokenizer, file: bytes, server: Runn
     return ModelEvidence.of_tokenizer(tokenizer, file, pre=pre, name=name)
 
 
-def export_says(model: str | None, *names: str) -> dict[str, str]:
-    """What `foretype models export` wrote of these into the model's GGUF file, or into its folder's `config.json`."""
-    if model is None or "://" in model:
-        return {}
-    if Path(model).is_file():
-        try:
-            said = read_metadata(Path(model), {f"foretype.{name}" for name in names})
-        except ModelFileError:
-            return {}  # the engine says what is wrong with it
-        return {name: value for name in names if isinstance(value := said.get(f"foretype.{name}"), str)}
-    if not (path := Path(model) / "config.json").is_file():
+def _file_says_grammar(model: str | None) -> str | None:
+    """What `foretype models export` wrote of it into a GGUF file."""
+    if model is None or "://" in model or not Path(model).is_file():
+        return None
+    try:
+        said = read_metadata(Path(model), {_GRAMMAR}).get(_GRAMMAR)
+    except ModelFileError:
+        return None  # the engine says what is wrong with it
+    return said if isinstance(said, str) else None
+
+
+def folder_says(model: str | None, *names: str) -> dict[str, str]:
+    """What `foretype models export --to safetensors` wrote of these into the model's `config.json`."""
+    if model is None or "://" in model or not (path := Path(model) / "config.json").is_file():
         return {}
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])

@@ -18,7 +18,7 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.engines.text_prompts import TextPrompts
 from foretype_backend.errors import ConfigError
 from foretype_backend.start.engine import given, loaded, make_engine, start_tokens
-from foretype_backend.start.model_files import context_of, export_says, grammar_of, shipped_artifact, tokenizer_file_of
+from foretype_backend.start.model_files import context_of, folder_says, grammar_of, shipped_artifact, tokenizer_file_of
 from foretype_backend.start.running_server import PATIENCE_S, RunningServer, check_tokenizer, find_server
 
 __all__ = ["Parts", "prepare"]
@@ -76,7 +76,7 @@ def prepare(config: Config, *, patience_s: float = PATIENCE_S) -> Parts:
         grammar=chosen,
         model_name=model_name,
         context_limit_tokens=context_of(config, model),
-        measured=export_says(config.engine.model, "layout") if artifact is None else artifact.profile,
+        measured=folder_says(config.engine.model, "layout") if artifact is None else artifact.profile,
     )
 
 
