@@ -10,8 +10,6 @@ import typer
 
 from foretype_backend.start.cli import serve
 
-__all__ = ["main"]
-
 main = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 main.command()(serve)
 

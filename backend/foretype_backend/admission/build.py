@@ -11,8 +11,6 @@ from foretype_backend.admission.pressure import Pressure
 from foretype_backend.admission.scheduler import Scheduler, SlotLimits
 from foretype_backend.config.settings import AdmissionConfig, LimitsConfig
 
-__all__ = ["make_scheduler", "objectives_s", "promised_s"]
-
 
 def promised_s(admission: AdmissionConfig) -> dict[str, float]:
     """Promised seconds to first token by class, and by the mode `fim`."""

@@ -28,8 +28,6 @@ from foretype_context.prompt.profile import Profile, Service
 
 from foretype_backend.admission.tenant_demand import Demand, TenantLoad, heavy
 
-__all__ = ["FREE_TIER", "RUNGS", "Ladder", "profile_at"]
-
 _LOOK_S: Final = 0.5
 _DOWN_S: Final = 2.0
 _UP_S: Final = 5.0

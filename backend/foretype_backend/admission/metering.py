@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol
 
 from foretype_wire.messages import Usage
 
-__all__ = ["Batch", "Journal", "Meter", "UsageKey", "UsageRow"]
-
 
 class UsageKey(NamedTuple):
     """What usage is added up by; `day` is UTC, YYYY-MM-DD."""

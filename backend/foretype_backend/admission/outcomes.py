@@ -26,18 +26,6 @@ from typing import Final
 
 from foretype_wire.messages import ErrorCode, Finish
 
-__all__ = [
-    "CODES",
-    "FINISHES",
-    "HTTP_STATUS",
-    "SHED",
-    "Decision",
-    "Reason",
-    "Refusal",
-    "reason_of",
-    "refusal",
-]
-
 
 class Reason(StrEnum):
     """Why a request ended; the label of `foretype_requests_total`.

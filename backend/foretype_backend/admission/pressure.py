@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from foretype_wire.messages import RequestClass
 
-__all__ = ["LOWEST_FIRST", "Pressure", "PressureStatistics", "Rates", "RollingP99"]
-
 LOWEST_FIRST: Final = tuple(reversed(RequestClass))
 _STEP_S: Final = 0.5
 _BUCKETS: Final = 4

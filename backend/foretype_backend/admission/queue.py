@@ -16,8 +16,6 @@ from typing import Final
 import msgspec
 from foretype_wire.messages import RequestClass
 
-__all__ = ["QUANTUM_TOKENS", "ClassQueue", "Ticket"]
-
 QUANTUM_TOKENS: Final = 512
 """A turn lets an ordinary request or two start."""
 

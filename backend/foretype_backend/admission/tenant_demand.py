@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["Demand", "TenantLoad", "heavy"]
-
 _WINDOW_S: Final = 3
 _EASE: Final = 0.25
 """Of what was asked: so much less would be a relief. Until as much is shed, parts are those of the rest: an engine that is slow serves all."""

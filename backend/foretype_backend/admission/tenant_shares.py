@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Shares"]
-
 _ABOUT_S: Final = 10.0
 """A tenant that asked so lately is about."""
 _FEW_SLOTS: Final = 4

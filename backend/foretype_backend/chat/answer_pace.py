@@ -12,8 +12,6 @@ from typing import Final
 from foretype_backend.admission.pressure import RollingP99
 from foretype_backend.identity.directory import Tier
 
-__all__ = ["AnswerPace"]
-
 _STEP_S: Final = 0.5
 
 

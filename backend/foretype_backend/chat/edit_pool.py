@@ -29,8 +29,6 @@ from foretype_backend.serving.tracing import RequestTracer
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
 
-__all__ = ["EditParts", "EditPool", "edit_parts", "open_edit_pool"]
-
 _AGAIN_S: Final = 2.0
 _log = logging.getLogger("foretype.gateway")
 

@@ -15,8 +15,6 @@ from foretype_backend.engines.port import Chunk, EngineStatistics, GenerationReq
 from foretype_backend.engines.salting import as_text
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 
-__all__ = ["ChatEngine"]
-
 
 class ChatEngine(OpenAIEngine):
     """Prompts are bodies: `prompt_text` is the JSON of `messages` and what else the server is to get.

@@ -35,8 +35,6 @@ from foretype_backend.serving.tracing import RequestTracer
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
 
-__all__ = ["BlockPool", "QualityParts", "QualityPool", "open_quality", "quality_parts"]
-
 _AGAIN_S: Final = 2.0
 _log = logging.getLogger("foretype.gateway")
 

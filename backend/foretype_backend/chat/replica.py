@@ -17,8 +17,6 @@ from foretype_backend.engines.salting import as_text
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import PromptRefusedError
 
-__all__ = ["ChatReplica"]
-
 _CHECK: Final = '{"messages":[{"role":"user","content":"x"}]}'
 
 

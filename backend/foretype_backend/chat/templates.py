@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from foretype_context.text.strings import common_prefix
 
-__all__ = ["OTHER", "TemplateHitRates", "TemplateReport", "template_name"]
-
 OTHER: Final = "other"
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 _MOST: Final = 32

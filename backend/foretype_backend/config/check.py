@@ -20,8 +20,6 @@ from foretype_backend.config.unchecked import Unknown, unknown
 from foretype_backend.errors import ConfigError
 from foretype_backend.start.plan import StartPlan, plan
 
-__all__ = ["Finding", "app", "check_file", "examine", "finding_of", "line_of"]
-
 _TABLE: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
 _ASK_S: Final = 5.0
 """For what a running server says of its model: the tokenizer may stand nowhere else."""

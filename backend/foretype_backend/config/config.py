@@ -22,8 +22,6 @@ from foretype_backend.config.settings import (
     TracingConfig,
 )
 
-__all__ = ["Config", "ConfigFile"]
-
 
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tables of a profile file."""

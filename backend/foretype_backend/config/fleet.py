@@ -12,8 +12,6 @@ from foretype_wire.credentials import without_credentials
 
 from foretype_backend.errors import ConfigError
 
-__all__ = ["DiscoveryConfig", "FastConfig", "is_local_endpoint"]
-
 _NEAR: Final = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 
 

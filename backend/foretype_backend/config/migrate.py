@@ -13,8 +13,6 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
 from foretype_backend.errors import ConfigError, StoreError
 
-__all__ = ["migrate", "migrate_stores"]
-
 
 async def migrate_stores(config: Config) -> dict[str, str]:
     """Upgrade the stores that a configuration names: of each, by its section, the revision that it has now.

@@ -13,8 +13,6 @@ from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptR
 from foretype_backend.start.plan import StartPlan
 from foretype_backend.start.profile import make_profile
 
-__all__ = ["probe"]
-
 _ANSWER_S: Final = 5.0
 _ENGINE_S: Final = 30.0
 """A model is loaded from a disk, or a server is seen to keep salts apart."""

@@ -15,8 +15,6 @@ from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 from foretype_backend.identity.directory import is_name
 
-__all__ = ["check_residency", "replica_regions", "replicas_within"]
-
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _FILES: Final = frozenset({"sqlite", "unix", "file"})
 _SERVERS: Final = frozenset({"http", "https", "redis", "rediss", "postgresql", "postgres"})

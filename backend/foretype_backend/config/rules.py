@@ -21,8 +21,6 @@ from foretype_backend.config.settings import GatewayConfig, MetricsConfig, Model
 from foretype_backend.errors import ConfigError
 from foretype_backend.identity.directory import is_name
 
-__all__ = ["check_context", "check_values", "of_revision"]
-
 _HOSTNAME: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?", re.IGNORECASE)
 _REDIS: Final = ("redis", "rediss", "unix")
 

@@ -6,16 +6,6 @@ from pathlib import Path
 
 from foretype_backend.config.config import Config
 
-__all__ = [
-    "audit_key_path",
-    "epochs_path",
-    "identity_url",
-    "own_salt_path",
-    "state_dir",
-    "telemetry_url",
-    "usage_path",
-]
-
 
 def state_dir(config: Config) -> Path:
     """The directory of all that follows; the user's own where none is configured."""

@@ -10,8 +10,6 @@ from typing import Final
 from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
-__all__ = ["cannot_keep_apart", "check_tenants", "server_field"]
-
 _ONE_TENANT: Final = frozenset({"embedded"})
 
 

@@ -8,8 +8,6 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import server_field
 
-__all__ = ["Unknown", "unknown"]
-
 _APART = ", and keeps tenants apart by salts"
 
 

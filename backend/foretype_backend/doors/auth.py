@@ -28,18 +28,6 @@ from foretype_backend.serving.fair_turns import Turn, Turns
 if TYPE_CHECKING:  # it brings the database's libraries, which a gateway with one token never loads
     from foretype_backend.identity.identity import Identity
 
-__all__ = [
-    "CLOSE_CREDENTIALS",
-    "CLOSE_FORBIDDEN",
-    "Gatekeeper",
-    "GuardMiddleware",
-    "is_owner",
-    "needed",
-    "principal_of",
-    "refusal",
-    "turn_of",
-]
-
 CLOSE_CREDENTIALS: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
 

@@ -43,8 +43,6 @@ from foretype_backend.serving.served_revision import ServedRevision
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.transport.websocket_frames import Frame, channel_of
 
-__all__ = ["ConnectionHost", "StreamConnection"]
-
 HELLO_S: float = 30.0
 """Who connects and says nothing holds a connection no longer than this."""
 CLOSE_POLICY: Final = 1008

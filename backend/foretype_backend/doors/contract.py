@@ -25,8 +25,6 @@ from foretype_backend.doors.answers.errors import GatewayError
 from foretype_backend.doors.auth import needed, principal_of, refusal
 from foretype_backend.identity.directory import Principal
 
-__all__ = ["Asks", "DocumentedAnswer", "DocumentedApp"]
-
 _REF: Final = "#/components/schemas/{name}"
 _TEXT: Final = """What editors, existing clients and operators ask of a Foretype gateway over HTTP.
 

@@ -13,8 +13,6 @@ from starlette.responses import Response
 
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 
-__all__ = ["DocumentDoor"]
-
 _STYLE: Final = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }

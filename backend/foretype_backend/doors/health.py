@@ -18,9 +18,6 @@ from foretype_backend.doors.readiness import Readiness
 from foretype_backend.operations.metrics import CONTENT_TYPE
 from foretype_backend.serving.service import CompletionService
 
-__all__ = ["HealthDoor", "gateway_version"]
-
-
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 
 

@@ -23,8 +23,6 @@ from foretype_backend.prefix.directory import HeldDocument
 from foretype_backend.prefix.purge_report import Purger
 from foretype_backend.prefix.rights import CacheRights
 
-__all__ = ["PrefixDoor", "PurgeDoor"]
-
 _MAX_BODY_BYTES: Final = 64 * 1024
 
 

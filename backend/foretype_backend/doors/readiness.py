@@ -17,8 +17,6 @@ from foretype_wire.redaction import log_fault
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
-__all__ = ["Readiness", "UnreadyReason"]
-
 _log = logging.getLogger("foretype.gateway")
 
 _FRESH_S: Final = 1.0

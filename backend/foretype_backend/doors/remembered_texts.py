@@ -13,8 +13,6 @@ from foretype_wire.segment_cache import SegmentCache
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.serving.render import Renderer, SessionEncoder, resolve
 
-__all__ = ["RememberedTexts"]
-
 _ENTRY_BYTES: Final = 256
 """What a remembered text takes beside its own bytes."""
 

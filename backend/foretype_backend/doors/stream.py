@@ -38,8 +38,6 @@ if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool nev
     from foretype_backend.chat.pool import BlockPool
     from foretype_backend.experiments.live import LiveExperiments
 
-__all__ = ["StreamDoor", "stream_door"]
-
 CLOSE_RESTART: Final = 1012
 CLOSE_TRY_LATER: Final = 1013
 _TOLD_AT_ONCE: Final = 16

@@ -20,8 +20,6 @@ from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.next_edits import NO_EDIT_MODEL, NextEditService
 
-__all__ = ["NextEditHost", "StreamNextEdits"]
-
 _log = logging.getLogger("foretype.gateway")
 
 

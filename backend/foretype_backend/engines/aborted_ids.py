@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-__all__ = ["AbortLedger"]
-
 
 class AbortLedger:
     """Remembers early aborts and recent ends, so that a late abort of a finished id cannot hit its successor.

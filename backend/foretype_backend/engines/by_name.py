@@ -9,8 +9,6 @@ from typing import Any, Final
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import UnknownEngineError
 
-__all__ = ["ENGINES", "load_engine"]
-
 ENGINES: Final = {
     "embedded": "foretype_backend.engines.embedded.engine:EmbeddedEngine.from_config",
     "llama-cpp": "foretype_backend.engines.llama_cpp.engine:LlamaCppEngine.from_config",

@@ -10,8 +10,6 @@ from foretype_context.syntax.languages import LANGUAGES
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["PAYS_FROM", "Acceptance", "AcceptanceBook", "AcceptanceCollector", "Guesses"]
-
 PAYS_FROM: Final = 0.5
 """Share of guesses that must be accepted; below it verifying costs more than it gains."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-__all__ = ["InfillAnswer"]
-
 
 class GenerationSettings(TypedDict):
     n_ctx: int

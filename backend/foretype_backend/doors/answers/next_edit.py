@@ -6,8 +6,6 @@ from typing import TypedDict
 
 from foretype_backend.doors.answers.openai import Usage
 
-__all__ = ["NextEditAnswer"]
-
 
 class WindowEditAnswer(TypedDict):
     """Characters `[start, end)` of the window become `text`."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-__all__ = ["ChatCompletion", "ChatCompletionChunk", "Completion", "Models", "Usage"]
-
 
 class CachedTokens(TypedDict):
     cached_tokens: int

@@ -8,8 +8,6 @@ from foretype_context.prompt.segments import Scope
 
 from foretype_backend.doors.answers.probes import EngineFigures
 
-__all__ = ["Cached", "FleetSignals", "Purge", "Status"]
-
 
 class PoolStatus(TypedDict):
     model: str

@@ -8,8 +8,6 @@ from foretype_context.edits.evidence import Evidence
 from foretype_context.prompt.profile import Stop
 from foretype_context.prompt.segments import Kind, Scope, Source
 
-__all__ = ["FinishedText", "Login", "LoginCode", "OfferedEdit", "PlannedPrompt"]
-
 
 class LoginCode(TypedDict):
     code: str

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-__all__ = ["Health", "Probe", "Unready"]
-
 
 class Probe(TypedDict):
     status: Literal["ok"]

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["ELSEWHERE", "ignored_setting", "ignored_tensor"]
-
 ELSEWHERE: Final = (
     "llama-server opens it: `llama-server -m FILE --port 8080`, then `foretype serve --engine openai --model "
     "http://127.0.0.1:8080/v1`"

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys
 
-__all__ = ["Action", "Add", "Drop", "End", "Ending", "EngineJob", "Produced", "Stage", "StepLimits"]
-
 
 class Ending(StrEnum):
     """Why a request ended; also the metric label."""

@@ -35,8 +35,6 @@ from foretype_backend.engines.embedded.jobs import (
 )
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, shared_tokens
 
-__all__ = ["ScheduleStatistics", "StepScheduler"]
-
 
 class ScheduleStatistics(NamedTuple):
     """Counters. `running` are slots of the pipeline in use: a cancelled request has one until the next step."""
