@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from foretype_backend.errors import PromptRefusedError
 
-__all__ = ["check_prompt"]
-
 
 def check_prompt(
     token_ids: Sequence[int], max_tokens: int, *, context_limit_tokens: int, vocabulary_tokens: int | None

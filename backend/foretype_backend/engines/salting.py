@@ -15,8 +15,6 @@ from foretype_wire.tasks import end_tasks
 
 from foretype_backend.errors import SaltIgnoredError
 
-__all__ = ["SaltProof", "as_text", "as_token_ids", "cached_tokens_of", "prompt_lengths", "prove_apart"]
-
 _NUMBERS: Final = 200
 _STRANGERS: Final = 2
 _ASKS: Final = 2

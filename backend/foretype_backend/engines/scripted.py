@@ -25,8 +25,6 @@ from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.chain import ChainMaker
 from foretype_backend.serving.timing_wheel import Alarms
 
-__all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
-
 _REMEMBERED: Final = 1024
 """Most ids that are kept so that tests can see what was done, and sessions whose last prompt is known."""
 _PROMPTS: Final = 32

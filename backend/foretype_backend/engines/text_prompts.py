@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from foretype_context.tokens.tokenizer import Tokenizer
 
-__all__ = ["TextPrompts"]
-
 
 class TextPrompts:
     """Of one model.

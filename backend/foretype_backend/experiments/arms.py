@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from foretype_backend.experiments.variants import Knobs
 
-__all__ = ["Arm", "LeftOut", "Person", "ToldArm"]
-
 
 class Person(NamedTuple):
     """Somebody who is connected. `user` is who telemetry is kept under; "" is nobody in particular."""

@@ -12,8 +12,6 @@ import hashlib
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["BLOCK_HOURS", "Design", "block_at", "block_of_day", "day_of", "pair_of", "variant_of"]
-
 BLOCK_HOURS: Final = (1, 2, 3, 4, 6, 12, 24)
 """What a block may last. An even number of them makes a day, or one does: no pair stands on both sides of midnight."""
 _HOUR_MS: Final = 3_600_000

@@ -23,8 +23,6 @@ from foretype_backend.experiments.sequential import (
     student_quantile,
 )
 
-__all__ = ["MIN_PAIRS", "MIN_USERS", "Effect", "Panel", "between", "estimate", "switchback"]
-
 MIN_USERS: Final = 10
 """Fewer users, and the spread between them is not known well enough for any interval here."""
 MIN_PAIRS: Final = 40

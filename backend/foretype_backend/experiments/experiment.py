@@ -21,8 +21,6 @@ from foretype_backend.experiments.rows import METRICS
 from foretype_backend.experiments.variants import Variant, convert
 from foretype_backend.experiments.verdict import AbOptions
 
-__all__ = ["Experiment", "Spec", "State", "arm_of", "check_spec", "decode_spec", "overlapping"]
-
 UNMEASURED_SHARE: Final = 0.25
 """Of blocks in which something was accepted, and no document stood open for five minutes after."""
 NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,31}$"

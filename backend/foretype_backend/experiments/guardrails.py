@@ -15,8 +15,6 @@ from msgspec import Meta
 
 from foretype_backend.experiments.estimate import WAY_SHARE, Effect
 
-__all__ = ["FALSE_STOPS", "GUARDS", "Guard", "Guardrails", "alpha_each", "finding"]
-
 _Margin = Annotated[float, Meta(ge=0.0, le=10.0)]
 FALSE_STOPS: Final = 0.01
 """Share of experiments without any difference, and without margins, that guardrails would stop."""

@@ -15,19 +15,6 @@ from foretype_backend.experiments.rows import METRICS, UserDay
 from foretype_backend.experiments.store import Seen
 from foretype_backend.experiments.verdict import analyse, guard_findings
 
-__all__ = [
-    "ALONE_MS",
-    "FRESH_MS",
-    "GUARDRAIL",
-    "PLAN",
-    "StopReason",
-    "followed_by",
-    "judge_guardrails",
-    "problem",
-    "report",
-    "to_stop",
-]
-
 FRESH_MS: Final = 60_000
 """A gateway that has said nothing for longer is not heard on what it sees."""
 ALONE_MS: Final = 600_000

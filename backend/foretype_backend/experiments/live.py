@@ -31,8 +31,6 @@ from foretype_backend.telemetry.intake import safe_name
 if TYPE_CHECKING:
     from foretype_backend.telemetry.store import Store
 
-__all__ = ["Follower", "LiveExperiments"]
-
 _log = logging.getLogger("foretype.gateway")
 
 TURN_S: Final = 1.0

@@ -17,8 +17,6 @@ from foretype_backend.experiments.rows import UserDay
 from foretype_backend.telemetry.schema import events
 from foretype_backend.telemetry.store import Store
 
-__all__ = ["SETTLES_MS", "FirstTokens", "blocks_of", "first_tokens", "planned", "rows_of"]
-
 SETTLES_MS: Final = 600_000
 """After a block, before it is judged: what was accepted at its end is looked at after five minutes, and told a little later."""
 

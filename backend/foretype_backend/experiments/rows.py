@@ -13,8 +13,6 @@ import msgspec
 
 from foretype_backend.experiments.assign import block_of_day
 
-__all__ = ["METRICS", "RATIOS", "UserDay"]
-
 
 class UserDay(msgspec.Struct, frozen=True, kw_only=True):
     """What one user did on one day, or in one block of it.

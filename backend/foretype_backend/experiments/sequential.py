@@ -9,8 +9,6 @@ import math
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
-__all__ = ["Bounds", "chi_square_p", "confidence_sequence", "mixture_for", "spent_alpha", "student_quantile"]
-
 _NORMAL: Final = NormalDist()
 
 

@@ -25,8 +25,6 @@ from msgspec import Meta
 
 from foretype_backend.errors import VariantError
 
-__all__ = ["BudgetKnobs", "Knobs", "ThresholdKnobs", "Variant", "applied", "convert", "parse_knobs", "settings"]
-
 _WHERE: Final = re.compile(r" - at `\$\.?(.*?)`$")
 _UNKNOWN: Final = re.compile(r"unknown field `(.*?)`")
 _T = TypeVar("_T")

@@ -17,8 +17,6 @@ from foretype_backend.experiments.guardrails import Guardrails, alpha_each, find
 from foretype_backend.experiments.rows import METRICS, RATIOS, UserDay
 from foretype_backend.experiments.sequential import Bounds, chi_square_p
 
-__all__ = ["AbOptions", "analyse", "guard_findings", "panel_of"]
-
 SRM_P: Final = 0.001
 """Sample-ratio mismatch: below this the assignment is broken, and nothing after it can be believed."""
 

@@ -22,8 +22,6 @@ from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.fleet.routing.router import RoutingOptions
 from foretype_backend.prefix.salt import tier_secret
 
-__all__ = ["make_pool"]
-
 
 def make_pool(
     fast: FastConfig,

@@ -15,8 +15,6 @@ from foretype_backend.prefix.purge_report import Purger
 from foretype_backend.prefix.rights import CacheRights
 from foretype_backend.serving.completion import developer_of
 
-__all__ = ["attach_pool", "attach_purger", "follow_sessions"]
-
 
 def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
     """Connects an application made by :func:`foretype_backend.start.app.create_app` with the pool that is its engine.

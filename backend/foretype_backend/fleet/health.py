@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 
 from foretype_backend.errors import Fault
 
-__all__ = ["HealthMonitor", "HealthOptions", "ReplicaHealthStatistics", "ReplicaStanding"]
-
 _OUT_AT_ONCE: Final = frozenset({Fault.LOST, Fault.GARBAGE})
 
 

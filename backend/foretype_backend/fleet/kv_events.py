@@ -10,8 +10,6 @@ from typing import Any
 from foretype_backend.errors import CacheEventsError
 from foretype_backend.prefix.events import CacheChange, EventBook
 
-__all__ = ["follow_events"]
-
 _log = logging.getLogger("foretype.pool")
 
 

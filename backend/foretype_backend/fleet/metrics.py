@@ -13,8 +13,6 @@ from foretype_backend.fleet.members.membership import MembershipStatistics, Phas
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
 from foretype_backend.fleet.statistics import PoolStatistics
 
-__all__ = ["PoolCollector"]
-
 
 class PoolCollector(Collector):
     """Reads at the time of a scrape. Replicas are named as they are announced, or by their URL, which is configuration and no secret.

@@ -18,8 +18,6 @@ from foretype_backend.fleet.routing.speculation import SpeculationOptions, Specu
 from foretype_backend.fleet.statistics import Agreement
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
 
-__all__ = ["Placement"]
-
 
 class Placement:
     """See the module.

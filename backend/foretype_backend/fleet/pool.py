@@ -44,8 +44,6 @@ from foretype_backend.fleet.warmups import WarmOptions
 from foretype_backend.prefix.cache_book import CacheBook
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 
-__all__ = ["Discovery", "PoolOptions", "ReplicaPool"]
-
 _log = logging.getLogger("foretype.gateway")
 _TICK_S = 0.1
 _NOTHING = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)

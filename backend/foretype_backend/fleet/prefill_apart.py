@@ -16,8 +16,6 @@ from foretype_backend.fleet.members.replicas import Member, Members
 from foretype_backend.fleet.routing.router import Router, RoutingOptions
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
 
-__all__ = ["ApartOptions", "ApartStatistics", "HandOver", "PrefillApart"]
-
 HandOver = Literal["tier", "nixl"]
 _NIXL: Final = {
     "do_remote_decode": True,

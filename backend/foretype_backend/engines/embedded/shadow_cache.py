@@ -14,16 +14,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-__all__ = [
-    "BlockKeys",
-    "PrefixStatistics",
-    "ShadowPrefixCache",
-    "block_keys",
-    "extend_keys",
-    "keys_after",
-    "shared_tokens",
-]
-
 BlockKeys = tuple[bytes, ...]
 _ID_BYTES: Final = 8
 

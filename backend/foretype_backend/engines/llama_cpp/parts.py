@@ -15,8 +15,6 @@ from foretype_backend.engines.openai.events import Event
 from foretype_backend.engines.port import EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault
 
-__all__ = ["AnswerParts"]
-
 _LINE_MAX_BYTES = 1 << 20
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-__all__ = ["Slots"]
-
 
 class Slots:
     """Of one server.

@@ -20,8 +20,6 @@ from foretype_backend.engines.port import Capabilities, GenerationRequest, Origi
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
-__all__ = ["OpenAIEngine"]
-
 _LEAST_CONTEXT: Final = 512
 
 

@@ -16,9 +16,6 @@ from foretype_wire.credentials import without_credentials
 from foretype_backend.engines.port import EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
-__all__ = ["Event", "Events", "OpenAIConfig", "Reader", "ServerFeatures", "error_of", "status_error"]
-
-
 _ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
 
 

@@ -13,8 +13,6 @@ from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.errors import SaltIgnoredError
 
-__all__ = ["LmStudioEngine"]
-
 _IDLE_S: Final = 120.0
 """A model that it unloaded is loaded again with the next key."""
 

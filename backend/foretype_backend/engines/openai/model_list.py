@@ -8,8 +8,6 @@ from foretype_context.grammars.families import names_a_chat_model
 
 from foretype_backend.errors import EngineUnavailableError
 
-__all__ = ["pick_model"]
-
 
 def pick_model(names: Sequence[str], named: str | None, url: str, *, get: str = "", only: bool = False) -> str:
     """The model that is asked for, else the first that was not trained to chat, by its name.

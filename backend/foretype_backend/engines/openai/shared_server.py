@@ -28,8 +28,6 @@ from foretype_backend.engines.salting import (
 from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S, VllmMetrics, read_metrics
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
 
-__all__ = ["SharedServer"]
-
 
 class SharedServer(HttpServer):
     """One server that one tenant or many reach.

@@ -44,8 +44,6 @@ from foretype_backend.engines.vllm.request import (
 )
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
-__all__ = ["VllmEngine"]
-
 
 class VllmEngine:
     """Engine port over one `AsyncLLM`.

@@ -20,8 +20,6 @@ from foretype_backend.engines.vllm.metrics import VllmMetrics
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError
 
-__all__ = ["FleetRouterEngine"]
-
 _CHECKS: Final = 3
 _CHECK_PAUSE_S: Final = 0.05
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Library", "StepCounts", "load_library"]
-
 _ENVIRONMENT: Final = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
 """Read by vLLM when it is imported. Its logs of requests stay off: they would carry token ids."""
 

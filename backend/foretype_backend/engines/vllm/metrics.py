@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["LOOK_EVERY_S", "VllmMetrics", "read_metrics"]
-
 LOOK_EVERY_S: Final = 5.0
 """How old a figure may be that scaling goes by."""
 

@@ -11,16 +11,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-__all__ = [
-    "ModelShape",
-    "Speculation",
-    "VllmOptions",
-    "check_memory",
-    "check_profile",
-    "engine_arguments",
-    "read_shape",
-]
-
 GIB: Final = 1 << 30
 CPU_CACHE_GIB: Final = 1.0
 METHODS: Final = ("draft_model", "ngram", "suffix")

@@ -11,8 +11,6 @@ from foretype_backend.engines.port import GenerationParams, Origin
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, Placement, to_parameters
 
-__all__ = ["logprobs_of", "sampling_arguments", "tier_parameters", "without_end"]
-
 _STABLE: Final = frozenset({Scope.GLOBAL, Scope.REPOSITORY, Scope.FILE})
 
 

@@ -29,8 +29,6 @@ from foretype_backend.engines.port import (
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
-__all__ = ["ReplicaIdentity", "VllmServerEngine"]
-
 _DRAIN_S: Final = 0.25
 """How long an aborted stream may take to end by itself; then its connection is closed."""
 

@@ -16,19 +16,6 @@ import msgspec
 
 from foretype_backend.errors import DirectoryError
 
-__all__ = [
-    "Announced",
-    "AnnouncedRollout",
-    "DirectoryAnswer",
-    "RefusalReason",
-    "RefusedEntry",
-    "ReplicaState",
-    "Role",
-    "address_of",
-    "read_replicas",
-    "read_rollouts",
-]
-
 _LABEL: Final = re.compile(r"[\w.+@:/~-]{1,128}", re.ASCII)
 _TEXT: Final = re.compile(r"[\x20-\x7e]{0,200}")
 

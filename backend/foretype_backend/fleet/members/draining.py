@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["ShrinkBound", "WantsOut"]
-
 
 class WantsOut(NamedTuple):
     """A member that is to leave: whether it answers completions now, and whether it says itself that it goes."""

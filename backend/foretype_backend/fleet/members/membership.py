@@ -31,8 +31,6 @@ from foretype_backend.fleet.members.announced import (
 )
 from foretype_backend.fleet.members.draining import ShrinkBound, WantsOut
 
-__all__ = ["Fact", "Membership", "MembershipAct", "MembershipRules", "MembershipStatistics", "MembershipStep", "Phase"]
-
 _ABSENT_ANSWERS: Final = 2
 _JOINS_AT_ONCE: Final = 16
 _SILENT_PAUSE_S: Final = 1.0

@@ -17,8 +17,6 @@ from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgn
 from foretype_backend.fleet.health import HealthMonitor, HealthOptions, ReplicaHealthStatistics
 from foretype_backend.fleet.members.announced import Announced, RefusalReason, Role
 
-__all__ = ["Member", "Members", "Replica"]
-
 _log = logging.getLogger("foretype.pool")
 _FIRST_CHECK: Final = 3
 """So many times longer than any other a first check may take: much is asked, of a server that has computed nothing yet."""

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 from foretype_backend.fleet.members.announced import AnnouncedRollout
 from foretype_backend.reports.figures import READ_MS
 
-__all__ = ["RevisionBook", "RevisionCounts", "names_of", "on_canary", "wanted_revisions"]
-
 _TIMES: Final = 2_048
 _DEVELOPERS: Final = 50_000
 

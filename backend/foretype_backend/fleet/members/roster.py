@@ -25,8 +25,6 @@ from foretype_backend.fleet.members.membership import (
 from foretype_backend.fleet.members.replicas import Members, Replica
 from foretype_backend.fleet.members.sources import Source
 
-__all__ = ["OpensReplica", "Roster"]
-
 _log = logging.getLogger("foretype.pool")
 _LOOK_S: Final = 0.02
 _TOLD_AT_ONCE: Final = 8

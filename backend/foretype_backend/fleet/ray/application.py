@@ -10,8 +10,6 @@ from foretype_backend.fleet.ray.directory import Directory
 from foretype_backend.fleet.ray.replica import FleetReplica
 from foretype_backend.fleet.ray.serve_config import DIRECTORY
 
-__all__ = ["directory", "pool"]
-
 serve: Final[Any] = ray_serve  # it tells half of its types
 
 

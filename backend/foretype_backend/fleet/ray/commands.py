@@ -21,8 +21,6 @@ from foretype_backend.fleet.ray.rolls import Order
 from foretype_backend.fleet.ray.running import RunningFleet
 from foretype_backend.fleet.ray.serve_config import ordered, resized, serve_config, targets, written
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="A fleet of replicas on Ray Serve.")
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="the fleet's file; deploy/fleet.toml is an example")]
