@@ -12,8 +12,6 @@ from foretype_wire.tasks import end_tasks
 
 from foretype_backend.prefix.retire_feed import STREAM, STREAM_LENGTH, PurgeNotice, RetireNotice, encode
 
-__all__ = ["RetireSender", "SenderStatistics"]
-
 _BATCH: Final = 500
 _PAUSE_S: Final = 1.0
 _log = logging.getLogger("foretype.pool")

@@ -21,8 +21,6 @@ from foretype_backend.fleet.members.revisions import wanted_revisions
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.serving.served_revision import ServedRevision
 
-__all__ = ["ServedRevisions"]
-
 _log = logging.getLogger("foretype.gateway")
 _TURN_S: Final = 0.1
 

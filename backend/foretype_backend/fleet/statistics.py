@@ -11,8 +11,6 @@ from foretype_backend.fleet.prefill_apart import ApartStatistics
 from foretype_backend.fleet.routing.router import RouterStatistics
 from foretype_backend.fleet.warmups import WarmStatistics
 
-__all__ = ["Agreement", "PoolStatistics"]
-
 
 class Agreement(NamedTuple):
     """The directory's prediction beside what the engines said: requests, and those at most one block apart."""

@@ -15,8 +15,6 @@ from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
 from foretype_backend.fleet.warmups import PromptBeginning, WarmOptions, WarmQueue, WarmStatistics, stable_parts
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
 
-__all__ = ["WarmUps"]
-
 
 class WarmUps:
     """See the module.

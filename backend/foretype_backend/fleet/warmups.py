@@ -17,8 +17,6 @@ from foretype_context.prompt.segments import Scope
 from foretype_backend.engines.port import Origin
 from foretype_backend.prefix.chain import Chain
 
-__all__ = ["PromptBeginning", "WarmOptions", "WarmQueue", "WarmStatistics", "stable_parts"]
-
 _SHARED: Final = (Scope.GLOBAL, Scope.REPOSITORY)
 
 

@@ -18,8 +18,6 @@ from foretype_backend.errors import StoreError
 from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Entry, entry_of
 from foretype_backend.identity.schema import audit, state
 
-__all__ = ["ENTRIES_AT_ONCE", "AuditLog", "audit_count", "audit_entries", "local_actor", "newest_entries", "open_log"]
-
 _COUNT: Final = "audit"
 ENTRIES_AT_ONCE: Final = 1000
 

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["BEGINNING", "Act", "AuditKey", "ChainCheck", "ChainVerdict", "Entry", "NotedHead", "entry_of"]
-
 BEGINNING: Final = "0" * 64
 """What stands for the digest before the first entry."""
 

@@ -7,8 +7,6 @@ from foretype_backend.identity.audit import ENTRIES_AT_ONCE, audit_count, audit_
 from foretype_backend.identity.audit_chain import ChainCheck, ChainVerdict
 from foretype_backend.identity.store import IdentityStore
 
-__all__ = ["check_store"]
-
 
 async def check_store(store: IdentityStore, check: ChainCheck) -> ChainVerdict:
     """What a check finds of a store's log; an entry that the database cannot read is found as well. Raises StoreError."""

@@ -20,8 +20,6 @@ from foretype_backend.identity.commands import JsonOption, ProfileOption, StoreO
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The audit log: who did what; its check and export.")
 
 _KeysOption = Annotated[

@@ -13,8 +13,6 @@ from foretype_wire.messages import RequestClass
 from foretype_backend.admission.limits import Budget, Budgets, Denied, Reservation
 from foretype_backend.identity.directory import Principal, Tenant
 
-__all__ = ["Quotas"]
-
 _FORGET_EVERY: Final = 4096
 
 

@@ -15,19 +15,6 @@ from foretype_backend.admission.limits import Budget
 from foretype_backend.identity.keys import ApiKey, matches
 from foretype_backend.prefix.rights import CacheRights
 
-__all__ = [
-    "DEFAULT_TENANT",
-    "Denial",
-    "Directory",
-    "KeyRecord",
-    "Principal",
-    "Scope",
-    "Tenant",
-    "Tier",
-    "User",
-    "is_name",
-]
-
 DEFAULT_TENANT: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _NOBODY: Final = "0" * 64

@@ -14,8 +14,6 @@ from foretype_backend.identity.store_purges import Presence, Purges
 from foretype_backend.identity.store_watch import DirectoryWatch, JwksWatch, http_fetch
 from foretype_backend.identity.tokens import TokenVerifier
 
-__all__ = ["Identity", "open_identity"]
-
 
 class Identity:
     """Authenticates. Keys are told from bearer tokens by their form.

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-__all__ = ["ApiKey", "matches", "mint", "parse", "redacted"]
-
 PREFIX: Final = "ft_"
 """Secret scanners find keys by it."""
 _ID_BYTES: Final = 6

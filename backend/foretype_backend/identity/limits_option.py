@@ -9,8 +9,6 @@ from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.limits import Budget
 
-__all__ = ["BOUNDS", "parse_limits"]
-
 BOUNDS: Final = ("tenant", "user", *(class_.value for class_ in RequestClass))
 """What a budget may bound: the tenant as a whole, each of its users, one class of its requests."""
 

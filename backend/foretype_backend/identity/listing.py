@@ -14,8 +14,6 @@ from foretype_backend.identity.usage_report import usage_report
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
 
-__all__ = ["key_row", "keys_of", "usage_of"]
-
 
 def key_row(record: KeyRecord) -> dict[str, Any]:
     """A key: its id, rights and times."""

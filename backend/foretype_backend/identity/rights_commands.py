@@ -16,8 +16,6 @@ from foretype_backend.identity.commands import JsonOption, ProfileOption, StoreO
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
 
-__all__ = ["app"]
-
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,

@@ -9,27 +9,6 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Index, MetaData, Stri
 
 from foretype_backend.database import Schema
 
-__all__ = [
-    "COUNTERS",
-    "SCHEMA",
-    "SCOPE_MAX_CHARS",
-    "audit",
-    "epochs",
-    "experiment_gateways",
-    "experiments",
-    "flushes",
-    "gateways",
-    "keys",
-    "leases",
-    "metadata",
-    "rights",
-    "state",
-    "teams",
-    "tenants",
-    "usage",
-    "users",
-]
-
 metadata: Final = MetaData()
 
 tenants: Final = Table(

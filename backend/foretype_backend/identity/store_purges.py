@@ -19,8 +19,6 @@ from foretype_backend.identity.schema import SCOPE_MAX_CHARS, epochs, gateways, 
 from foretype_backend.identity.store import IdentityStore, need_tenant
 from foretype_backend.prefix.purge_report import Purged, Unreached
 
-__all__ = ["FRESH_S", "GONE_S", "GatewayRow", "Heard", "Presence", "Purges", "StorePurger", "heard"]
-
 BEAT_S: Final = 10.0
 FRESH_S: Final = 30.0
 """A process that wrote its row within this is waited for. One that did not has ended without a word or has lost the store: it is named at once."""

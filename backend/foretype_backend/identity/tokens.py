@@ -15,8 +15,6 @@ import jwt
 from foretype_backend.config.settings import OidcConfig
 from foretype_backend.identity.directory import Denial, Directory, Principal, Scope, is_name
 
-__all__ = ["ALGORITHMS", "TokenVerifier"]
-
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _LEEWAY_S: Final = 30
 _LATEST_S: Final = 1e11  # the year 5138

@@ -14,8 +14,6 @@ from foretype_backend.admission.metering import Meter
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage_journal import UsageJournal
 
-__all__ = ["UsageWriter"]
-
 _log = logging.getLogger("foretype.gateway")
 _EVERY_S: Final = 2.0
 _ANSWER_S: Final = 5.0

@@ -18,8 +18,6 @@ import msgspec
 
 from foretype_backend.admission.metering import UsageKey, UsageRow
 
-__all__ = ["Leftover", "UsageJournal"]
-
 _log = logging.getLogger("foretype.gateway")
 _ROWS: Final = ".rows"
 _LOCK: Final = ".lock"

@@ -8,8 +8,6 @@ from typing import Any
 from foretype_backend.admission.metering import UsageRow
 from foretype_backend.config.settings import PricesConfig
 
-__all__ = ["cost_of", "usage_report"]
-
 
 def cost_of(row: UsageRow, prices: PricesConfig) -> float:
     """Cached prompt tokens have a price of their own; what was generated and wasted is paid for."""

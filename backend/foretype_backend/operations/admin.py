@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity
     from foretype_backend.telemetry.upkeep import Kept
 
-__all__ = ["AdminDoor", "membership_of"]
-
 _SHOWN: Final = 256
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
-__all__ = ["Certificate"]
-
 _log = logging.getLogger("foretype.gateway")
 _FIELD = "gateway.tls_cert_file"
 _KEY_FIELD = "gateway.tls_key_file"

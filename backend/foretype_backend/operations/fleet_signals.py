@@ -13,8 +13,6 @@ from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.operations.worker_peers import WorkerPeers
 from foretype_backend.serving.service import CompletionService
 
-__all__ = ["SignalsDoor"]
-
 _WAITED_FOR = ("interactive", "fim", "block", "next_edit", "chat")
 
 

@@ -7,8 +7,6 @@ import sys
 
 from foretype_context.text.plain import PlainFormatter
 
-__all__ = ["configure"]
-
 
 def configure(level: str = "info") -> None:
     """Log to stderr. Libraries that print frames or requests at `DEBUG` are held at `INFO`."""

@@ -11,8 +11,6 @@ from prometheus_client.registry import Collector
 
 from foretype_backend.fleet.ray.register import Register
 
-__all__ = ["exposition"]
-
 
 def exposition(register: Register, now_s: float) -> bytes:
     """A scrape's answer."""

@@ -24,8 +24,6 @@ from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.ray.start_phases import start_phases
 
-__all__ = ["EngineProcess", "engine_flags", "free_port"]
-
 _LOOK_S: Final = 0.1
 _ANSWER_S: Final = 5.0
 _WARM_S: Final = 120.0

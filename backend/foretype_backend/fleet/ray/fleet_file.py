@@ -20,8 +20,6 @@ from foretype_backend.errors import ConfigError
 from foretype_backend.fleet.rollout.machine import RolloutOptions
 from foretype_backend.fleet.scaling.options import ScalingOptions
 
-__all__ = ["Cluster", "DirectoryOptions", "Fleet", "FleetFile", "Pool", "Revision", "load_fleet"]
-
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _REVISION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _LEASE_S: Final = 5.0

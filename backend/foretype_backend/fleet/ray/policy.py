@@ -26,8 +26,6 @@ from foretype_backend.fleet.scaling.options import ScalingOptions
 from foretype_backend.fleet.scaling.policy import Decision, ScalingState, decide
 from foretype_backend.fleet.scaling.signals import Signals, merged, read_signals
 
-__all__ = ["FleetPolicy", "autoscaling_config"]
-
 _log = logging.getLogger("foretype.fleet")
 _KEEP_S: Final = 60.0
 _TIMEOUT_S: Final = 2.0

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-__all__ = ["GONE", "HEARTBEAT_S", "Register", "ReplicaAnnouncement"]
-
 HEARTBEAT_S: Final = 1.0
 GONE: Final = "gone"
 """Not a state that gateways hear: what a replica says last."""

@@ -19,8 +19,6 @@ from foretype_backend.fleet.ray.engine_process import EngineProcess
 from foretype_backend.fleet.ray.register import GONE, HEARTBEAT_S, ReplicaAnnouncement
 from foretype_backend.fleet.ray.serve_config import DIRECTORY
 
-__all__ = ["FleetReplica"]
-
 serve: Final[Any] = ray_serve  # it tells half of its types
 _TOLD_S: Final = 2.0
 """How long the directory may take for a heartbeat."""

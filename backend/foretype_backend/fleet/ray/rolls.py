@@ -15,8 +15,6 @@ import msgspec
 from foretype_backend.fleet.rollout.counters import Counts
 from foretype_backend.fleet.rollout.machine import Rollout, RolloutOptions, announced, back, begin, look, warm
 
-__all__ = ["Order", "Rolls"]
-
 _LEAVES_S: Final = 10.0
 """From the end of a roll-out until a revision that is not kept is taken away: every gateway has heard of it by then."""
 

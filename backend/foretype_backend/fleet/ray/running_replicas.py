@@ -10,7 +10,5 @@ from typing import Final
 
 from foretype_wire.subscriptions import Subscribers
 
-__all__ = ["LISTENERS"]
-
 LISTENERS: Final = Subscribers[str, Mapping[str, Mapping[str, str]]]()
 """Told an application's name, and what its running replicas said of themselves, by their ids; on a thread of Serve's."""

@@ -8,8 +8,6 @@ from ray.serve.request_router import FIFOMixin, RequestRouter
 
 from foretype_backend.fleet.ray import running_replicas
 
-__all__ = ["RunningReplicasRouter"]
-
 
 class RunningReplicasRouter(FIFOMixin, RequestRouter):
     """See the module."""

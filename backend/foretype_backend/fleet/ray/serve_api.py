@@ -10,8 +10,6 @@ import httpx
 
 from foretype_backend.errors import FleetError
 
-__all__ = ["FAILED", "RUNNING", "ServeApi", "persistently"]
-
 RUNNING: Final = "RUNNING"
 FAILED: Final = ("DEPLOY_FAILED", "UNHEALTHY")
 _TIMEOUT_S: Final = 30.0

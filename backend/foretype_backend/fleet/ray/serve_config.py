@@ -17,19 +17,6 @@ from foretype_backend.fleet.ray.fleet_file import FleetFile, Pool
 from foretype_backend.fleet.ray.policy import autoscaling_config
 from foretype_backend.fleet.ray.rolls import Order
 
-__all__ = [
-    "DIRECTORY",
-    "Placed",
-    "Target",
-    "ordered",
-    "pool_application",
-    "resized",
-    "rolled",
-    "serve_config",
-    "targets",
-    "written",
-]
-
 DIRECTORY: Final = "directory"
 _ROUTER: Final = "foretype_backend.fleet.ray.running_replicas_router:RunningReplicasRouter"
 _HEALTH: Final = {"health_check_period_s": 1.0, "health_check_timeout_s": 5.0}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["PHASES", "start_phases"]
-
 PHASES: Final = ("image", "import", "weights", "load", "compile", "init", "warm")
 """In their order: until the replica's process runs; the engine's own imports and processes; reading weights; building the model around
 them; compiling, and capturing graphs; the cache and its trial run; the first completion."""

@@ -9,8 +9,6 @@ import msgspec
 
 from foretype_backend.fleet.scaling.signals import figure
 
-__all__ = ["CountedLook", "Counts", "GatewayLook", "counted", "read_revisions"]
-
 _MOST_GATEWAYS: Final = 64
 _FORGOTTEN_S: Final = 86_400.0
 

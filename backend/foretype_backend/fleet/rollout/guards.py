@@ -19,8 +19,6 @@ from foretype_backend.experiments.guardrails import GUARDS, Guard, Guardrails, a
 from foretype_backend.experiments.sequential import confidence_sequence, mixture_for
 from foretype_backend.fleet.rollout.counters import Counts
 
-__all__ = ["LATE_LOOKS", "RATIOS", "Judged", "is_late", "judge"]
-
 RATIOS: Final = {
     "failed": ("failed", "requests"),
     "cancel_rate": ("cancelled", "requests"),

@@ -14,8 +14,6 @@ from typing import Final
 from foretype_context.prompt.segments import Kind, PlacedSegment
 from foretype_context.syntax.languages import LANGUAGES
 
-__all__ = ["Pattern", "line_at", "pattern_of"]
-
 
 class Pattern(StrEnum):
     """Also the metric's label."""

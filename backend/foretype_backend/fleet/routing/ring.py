@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["Ring"]
-
 _POINTS: Final = 96
 """Points of each replica. With 64 replicas the largest share of keys was 1.3 times the mean in a trial of 10,000 keys."""
 

@@ -28,8 +28,6 @@ from typing import Final, NamedTuple
 from foretype_backend.errors import NoReplicaError
 from foretype_backend.fleet.routing.ring import Ring
 
-__all__ = ["ReplicaChoice", "Route", "Router", "RouterStatistics", "RoutingOptions"]
-
 
 class Route(StrEnum):
     """Why a replica was chosen; also the metric's label."""

@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 from foretype_backend.fleet.routing.patterns import Pattern
 
-__all__ = ["SpeculationOptions", "SpeculationPolicy", "SpeculationStanding", "SpeculationVerdict"]
-
 
 class SpeculationVerdict(StrEnum):
     """Why a request is speculated for or not; also the metric's label."""

@@ -8,8 +8,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["SLOT_S", "History"]
-
 SLOT_S: Final = 900
 _SLOTS: Final = 7 * 86_400 // SLOT_S
 _SMOOTH_S: Final = 60.0

@@ -10,8 +10,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-__all__ = ["Hours", "ScalingOptions"]
-
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _Count = Annotated[int, Meta(ge=0, le=10_000)]
 _Positive = Annotated[float, Meta(gt=0.0, le=1e9)]

@@ -23,8 +23,6 @@ from foretype_backend.fleet.scaling.history import SLOT_S, History
 from foretype_backend.fleet.scaling.options import ScalingOptions
 from foretype_backend.fleet.scaling.signals import Signals
 
-__all__ = ["Decision", "ScalingState", "decide"]
-
 _TOLERANCE: Final = 1.1
 """A tenth too much load is no reason for one more."""
 _MOMENTS_S: Final = 5.0

@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Signals", "figure", "merged", "read_signals"]
-
 
 class Signals(msgspec.Struct, frozen=True, kw_only=True):
     """A pool, as it is seen now. None is not known.
