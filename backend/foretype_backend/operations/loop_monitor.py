@@ -7,8 +7,6 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-__all__ = ["CALM_S", "watch_loop"]
-
 _BUSY_S: Final = 0.02
 CALM_S: Final = 0.25
 """Between samples while nobody asks."""

@@ -18,8 +18,6 @@ from prometheus_client.core import Metric
 
 from foretype_backend.admission.degradation import RUNGS
 
-__all__ = ["LARGEST", "SMALLEST", "SUMMED", "Family", "counters", "merged", "merged_reports", "metrics_of", "taken"]
-
 SUMMED: Final = frozenset(
     {
         "foretype_connections",

@@ -19,8 +19,6 @@ from foretype_backend.identity.directory import Denial
 from foretype_backend.operations.objectives import ObjectiveMetrics
 from foretype_backend.operations.stages import StageMetrics
 
-__all__ = ["CONTENT_TYPE", "MeasuredEngine", "Metrics"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -19,8 +19,6 @@ from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.operations.metrics import CONTENT_TYPE
 from foretype_backend.transport.server import running
 
-__all__ = ["serving_metrics"]
-
 _log = logging.getLogger("foretype.gateway")
 
 

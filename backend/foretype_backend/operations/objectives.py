@@ -20,8 +20,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from foretype_backend.admission.outcomes import Reason
 
-__all__ = ["ObjectiveMetrics", "PromiseOutcome", "judged"]
-
 
 class PromiseOutcome(StrEnum):
     """Whether a promise was kept; the label `outcome`."""

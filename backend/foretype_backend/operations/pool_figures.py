@@ -6,8 +6,6 @@ from typing import Any
 
 from foretype_backend.admission.outcomes import SHED
 
-__all__ = ["figures"]
-
 
 def figures(pool: dict[str, Any]) -> dict[str, str]:
     """Of a pool of `GET /admin/status`."""

@@ -15,8 +15,6 @@ import msgspec
 from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
-__all__ = ["Reloader", "fixed_changes"]
-
 _log = logging.getLogger("foretype.gateway")
 
 _FIXED_SECTIONS = ("engine", "metrics", "telemetry", "identity", "leases", "pool", "residency", "tracing")

@@ -14,8 +14,6 @@ from foretype_context.prompt.segments import PlacedSegment, Scope
 from foretype_wire.messages import RequestClass, Timings, Usage
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-__all__ = ["STAGES", "StageMetrics", "cached_by_scope"]
-
 STAGES: Final = (
     "network",
     "authenticate",

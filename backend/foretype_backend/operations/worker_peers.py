@@ -22,8 +22,6 @@ from prometheus_client.registry import Collector
 
 from foretype_backend.operations.merged_metrics import Family, counters, merged, merged_reports, metrics_of, taken
 
-__all__ = ["WorkerAddress", "WorkerPeers"]
-
 _log = logging.getLogger("foretype.gateway")
 
 _ANSWER_S: Final = 1.0

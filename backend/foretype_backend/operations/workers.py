@@ -23,8 +23,6 @@ from typing import Final
 
 from foretype_backend.operations.worker_peers import WorkerAddress
 
-__all__ = ["end_with_parent", "run_workers"]
-
 _log = logging.getLogger("foretype.gateway")
 
 _FIRST_S: Final = 0.1

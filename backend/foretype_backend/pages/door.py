@@ -28,8 +28,6 @@ from foretype_backend.pages import parts
 from foretype_backend.reports.page import style
 from foretype_backend.reports.period import named
 
-__all__ = ["PagesDoor"]
-
 _HTML: Final = "text/html; charset=utf-8"
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"

@@ -10,8 +10,6 @@ from foretype_backend.fleet.health import ReplicaHealthStatistics
 from foretype_backend.operations.pool_figures import figures
 from foretype_backend.reports.page import table
 
-__all__ = ["Fleet", "fleet", "report_form", "status"]
-
 Fleet = Mapping[str, Mapping[str, ReplicaHealthStatistics]]
 """Replicas by pool and address."""
 

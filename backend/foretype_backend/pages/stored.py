@@ -17,8 +17,6 @@ from foretype_backend.reports.page import table
 from foretype_backend.reports.period import Period
 from foretype_backend.reports.reading import read_report
 
-__all__ = ["experiments", "keys", "report", "usage"]
-
 _NO_IDENTITIES: Final = "<p>This gateway has one token and knows no tenants: there is nothing to list.</p>"
 
 

@@ -30,8 +30,6 @@ from foretype_backend.playground.logins import CODE_S, cookie_name
 from foretype_backend.playground.next_edits import Offered, PageEditRequest, next_edit
 from foretype_backend.playground.plans import MAX_TEXT_CHARS, Pages
 
-__all__ = ["PlaygroundDoor"]
-
 _MAX_BODY_BYTES: Final = 8 * MAX_TEXT_CHARS
 _MAX_LOGIN_BYTES: Final = 32_768
 """Of a login: a bearer token of an issuer that lists groups is some kilobytes long."""

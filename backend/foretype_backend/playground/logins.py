@@ -24,8 +24,6 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-__all__ = ["CODE_S", "PAGE_HEADER", "PROTOCOL", "BrowserLogins", "PageLogin", "cookie_name"]
-
 CODE_S: Final = 60.0
 PAGE_HEADER: Final = "x-foretype-page"
 PROTOCOL: Final = "foretype"

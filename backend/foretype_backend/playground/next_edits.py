@@ -17,8 +17,6 @@ from foretype_wire.errors import InvalidRequestError
 
 from foretype_backend.playground.plans import MAX_TEXT_CHARS
 
-__all__ = ["Happened", "Offered", "PageEditRequest", "next_edit"]
-
 _MOST_EVENTS: Final = 128
 _MOST_EDITS: Final = 64
 _MOST_MS: Final = 86_400_000.0

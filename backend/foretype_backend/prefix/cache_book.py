@@ -17,8 +17,6 @@ from foretype_backend.prefix.events import CacheChange
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 from foretype_backend.prefix.salt import Namespace, tier_namespace
 
-__all__ = ["CacheBook", "LookUp"]
-
 _SESSIONS_MAX: Final = 20_000
 _NAMESPACES_MAX: Final = 20_000
 FORGET_AFTER_S: Final = 600.0

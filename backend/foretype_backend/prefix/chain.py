@@ -10,8 +10,6 @@ from foretype_context.prompt.segments import PlacedSegment, Scope
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, extend_keys
 
-__all__ = ["Block", "Chain", "ChainMaker", "Span", "blocks_of"]
-
 
 class Span(NamedTuple):
     """Half-open character span of a document at a version."""

@@ -13,8 +13,6 @@ from typing import Final
 
 from foretype_backend.errors import ChunkFormatError
 
-__all__ = ["FORMAT", "HEADER_BYTES", "pack", "unpack"]
-
 FORMAT: Final = 2
 _MAGIC: Final = b"FTKV"
 _HEADER: Final = struct.Struct(

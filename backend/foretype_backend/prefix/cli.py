@@ -9,8 +9,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 from foretype_context.terminal import console, say, say_json
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The prefix cache: what is cached, and its purge.")
 
 _Repository = Annotated[

@@ -24,8 +24,6 @@ from foretype_backend.prefix.chain import Block, Chain, Span
 from foretype_backend.prefix.invalidation import EndedUse, LastPrompts
 from foretype_backend.prefix.salt import Namespace
 
-__all__ = ["DirectoryStatistics", "HeldDocument", "PrefixDirectory", "Retired"]
-
 RETIRE_AFTER_S: Final = 60.0
 
 

@@ -15,8 +15,6 @@ from foretype_backend.errors import EpochFileError, PurgeError
 from foretype_backend.prefix.purge_report import Purged, Unreached
 from foretype_backend.prefix.salt import SaltBook
 
-__all__ = ["EpochFile", "WorkerPurger", "read_epochs"]
-
 _LOCK_S: Final = 5.0
 
 

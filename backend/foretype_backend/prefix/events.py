@@ -15,8 +15,6 @@ import msgspec
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, keys_after
 from foretype_backend.errors import CacheEventsError
 
-__all__ = ["CacheChange", "EventBook"]
-
 _DEVICE: Final = frozenset({None, "GPU", "gpu"})
 """Blocks on the host or in a store are no reason to route there: loading them costs too."""
 

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from foretype_backend.prefix.chain import Span
 
-__all__ = ["DOCUMENTS_MAX", "EndedUse", "LastPrompts"]
-
 DOCUMENTS_MAX: Final = 64
 """Documents of one session whose last prompt counts as used; a client may name as many as it likes."""
 

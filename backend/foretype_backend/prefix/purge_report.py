@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Purged", "Purger", "Unreached"]
-
 
 class Unreached(NamedTuple):
     """A gateway, or a worker of one, that may still serve from what was purged, and why."""

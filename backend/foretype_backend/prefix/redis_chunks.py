@@ -15,8 +15,6 @@ import redis
 from foretype_backend.errors import ChunkFormatError, TierRefusedError, TierUnavailableError
 from foretype_backend.prefix.chunk_format import FORMAT, HEADER_BYTES, pack, unpack
 
-__all__ = ["ChunkStatistics", "RedisChunks"]
-
 _FORMAT_KEY: Final = "ftk:format"
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _PURGE_BATCH: Final = 1_000

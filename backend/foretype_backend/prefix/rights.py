@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-__all__ = ["CacheRights"]
-
 
 def _unknown(_tenant: str, _user: str) -> str | None:
     return None

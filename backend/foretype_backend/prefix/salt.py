@@ -18,8 +18,6 @@ from foretype_wire.subscriptions import Subscribers
 
 from foretype_backend.prefix.rights import CacheRights
 
-__all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt", "tier_namespace", "tier_secret"]
-
 MIN_SECRET_BYTES: Final = 32
 _REMEMBERED: Final = 20_000
 

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from foretype_backend.errors import PlacementError
 
-__all__ = ["PARAMETER", "Placed", "Placement", "SpanIndex", "placement_of", "to_parameters"]
-
 PARAMETER: Final = "foretype"
 _ROW: Final = [int, int, str, int, int, int]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["CostGate", "TierHealth", "TierHealthStatistics", "TierStanding"]
-
 _SMOOTHING: Final = 0.2
 
 

@@ -9,8 +9,6 @@ from foretype_backend.config.settings import PricesConfig
 from foretype_backend.reports.intervals import METHOD, Share, clustered
 from foretype_backend.reports.sums import AGES_S, FeelingAnswer, Sums
 
-__all__ = ["DEFINITIONS", "FEELINGS", "Costs", "feelings", "figures_of"]
-
 READ_MS: Final = 750
 FEELINGS: Final = ("yes", "mostly", "no")
 

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from foretype_backend.experiments.sequential import student_quantile
 
-__all__ = ["METHOD", "Share", "clustered"]
-
 METHOD: Final = "95 %: Wilson's, of the trials divided by the design effect of users, with Student's t"
 _LEVEL: Final = 0.975
 _FEWEST: Final = 5

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 from foretype_backend.reports.words import SUPPRESSED, told
 
-__all__ = ["document", "part", "style", "table"]
-
 _HEADS = (
     ("acceptance", "accepted"),
     ("retained_per_opportunity", "kept 5 min, characters per opportunity"),

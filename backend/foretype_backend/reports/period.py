@@ -10,8 +10,6 @@ import re
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
-__all__ = ["Period", "month", "named", "week"]
-
 _WEEK: Final = timedelta(days=7)
 
 

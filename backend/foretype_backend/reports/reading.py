@@ -12,8 +12,6 @@ from foretype_backend.errors import StoreError
 from foretype_backend.reports.period import Period
 from foretype_backend.reports.report import make_report
 
-__all__ = ["read_report"]
-
 
 async def read_report(
     config: Config, period: Period, *, tenant: str, team: str | None, url: str | None = None

@@ -13,8 +13,6 @@ from foretype_backend.reports.suppression import LEAST_USERS, Place, hidden_in
 from foretype_backend.reports.words import SUPPRESSED
 from foretype_backend.telemetry.store import Store
 
-__all__ = ["make_report"]
-
 _FEW: Final = f"fewer than {LEAST_USERS} users, or what would tell of so few by subtraction"
 _NOT_ALLOWED: Final = "single users are shown where their tenant allows it: foretype privacy set --user-reports"
 _TOLD_APART: Final = tuple(split for split in SPLITS if split != "user")

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["LEAST_USERS", "Place", "hidden", "hidden_in"]
-
 LEAST_USERS: Final = 5
 
 Place = tuple[str | None, str | None]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-__all__ = ["SUPPRESSED", "Line", "told"]
-
 SUPPRESSED: Final = "suppressed"
 """The key of what stands in the place of figures that are not shown: why."""
 

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from foretype_context.tokens.tokenizer import CutRule, Tokenizer
 
-__all__ = ["MemoStatistics", "MemoTokenizer"]
-
 _CAPACITY_TOKENS: Final = 1 << 14
 _SHORTEST_CHARS: Final = 128
 """Shorter texts are encoded again: that costs less than the entry."""

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final, NamedTuple
 
-__all__ = ["TURN_S", "Turn", "Turns", "TurnsStatistics"]
-
 TURN_S: Final = 0.0005
 
 

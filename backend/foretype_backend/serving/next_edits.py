@@ -21,8 +21,6 @@ from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.service import CompletionService
 
-__all__ = ["NO_EDIT_MODEL", "EditOutcome", "NextEditService"]
-
 NO_EDIT_MODEL: Final = (
     "this gateway has no model that predicts next edits; name one as model.next_edit or in [pool.next_edit]"
 )

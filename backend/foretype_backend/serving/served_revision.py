@@ -11,8 +11,6 @@ from foretype_context.prompt.profile import Budgets, Profile
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService
 
-__all__ = ["ChoosesRevision", "ServedRevision"]
-
 
 @dataclass(slots=True)
 class ServedRevision:

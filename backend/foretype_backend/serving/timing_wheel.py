@@ -13,8 +13,6 @@ from math import ceil
 from types import TracebackType
 from typing import Any, Final, Self
 
-__all__ = ["Alarms", "Deadline"]
-
 _ROUNDING: Final = 1e-3
 """Of a grain: clocks are floats."""
 _NEVER: Final = float("inf")

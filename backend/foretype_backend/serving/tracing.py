@@ -26,8 +26,6 @@ from foretype_backend.serving.completion import Record
 if TYPE_CHECKING:  # OpenTelemetry's libraries, which a gateway that traces nothing never loads
     from foretype_wire.tracing.spans import Span, Tracing
 
-__all__ = ["RequestTracer"]
-
 _LANGUAGE: Final = re.compile(r"[a-z0-9+#._-]{1,32}")
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 import msgspec
 from foretype_wire.announcement import FILE_NAME, Announcement
 
-__all__ = ["announced", "is_announced", "new_token"]
-
 
 def new_token() -> str:
     """A token for one start of a private gateway: 256 random bits."""

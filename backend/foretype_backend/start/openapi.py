@@ -16,8 +16,6 @@ from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
 from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_backend.start.app import create_app
 
-__all__ = ["document"]
-
 
 def document(tokenizer: Tokenizer) -> dict[str, Any]:
     """The whole document; the doors to the prefix cache are among it, which not every gateway has."""

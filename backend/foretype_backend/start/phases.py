@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["StartPhases"]
-
 
 class StartPhases:
     """Measures phases that follow each other, and one that runs beside them.

@@ -21,8 +21,6 @@ from foretype_backend.start.engine import given, loaded, make_engine, start_toke
 from foretype_backend.start.model_files import context_of, folder_says, grammar_of, shipped_artifact, tokenizer_file_of
 from foretype_backend.start.running_server import PATIENCE_S, RunningServer, check_tokenizer, find_server
 
-__all__ = ["Parts", "prepare"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
