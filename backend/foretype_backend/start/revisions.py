@@ -22,8 +22,6 @@ from foretype_backend.start.prepare import Parts, prepare
 from foretype_backend.start.profile import check_profile, layout_of, make_profile
 from foretype_backend.start.server_canary import check_server
 
-__all__ = ["RevisionParts", "keep_revisions_apart", "open_revisions", "prepare_revisions"]
-
 
 @dataclass(frozen=True, slots=True)
 class RevisionParts:

@@ -17,8 +17,6 @@ from sqlalchemy import Select, and_, case, delete, func, insert, literal, or_, s
 from foretype_backend.telemetry.schema import COUNTERS, DIMENSIONS, daily, daily_survival, events
 from foretype_backend.telemetry.store import Store
 
-__all__ = ["Figures", "figures", "refresh"]
-
 _E = events.c
 _COUNTED: Final = ("opportunity", "request", "result", "typing", "next_edit", "next_survive")
 _NEXT_AGE_S: Final = 300

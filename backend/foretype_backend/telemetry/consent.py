@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-__all__ = ["Consent", "RememberedConsents"]
-
 _AGE_S: Final = 30.0
 """A withdrawn consent takes effect within this."""
 

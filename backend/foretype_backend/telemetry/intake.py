@@ -40,8 +40,6 @@ from foretype_wire.telemetry import (
     Typing,
 )
 
-__all__ = ["Received", "RefusedEvent", "Sender", "read", "safe_name"]
-
 _AHEAD_MS: Final = 300_000
 _BEHIND_MS: Final = 35 * 86_400_000
 _UNKNOWN_FIELDS: Final = 32

@@ -8,8 +8,6 @@ from typing import Final
 from foretype_backend.database import Schema
 from foretype_backend.telemetry.schema import metadata
 
-__all__ = ["HEAD", "SCHEMA"]
-
 HEAD: Final = "0005"
 SCHEMA: Final = Schema(
     metadata=metadata,

@@ -9,18 +9,6 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
 
-__all__ = [
-    "COUNTERS",
-    "DIMENSIONS",
-    "EVENT_COLUMNS",
-    "daily",
-    "daily_survival",
-    "events",
-    "metadata",
-    "state",
-    "tenants",
-]
-
 metadata: Final = MetaData()
 
 tenants: Final = Table(

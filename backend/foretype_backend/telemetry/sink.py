@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from foretype_backend.telemetry.texts import Texts
     from foretype_backend.telemetry.upkeep import Kept
 
-__all__ = ["Receipt", "TelemetrySink"]
-
 _log = logging.getLogger("foretype.gateway")
 
 _CHUNK_EVENTS: Final = 100

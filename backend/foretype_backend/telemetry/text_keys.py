@@ -21,8 +21,6 @@ from obstore.exceptions import BaseError
 from foretype_backend.config.secret_files import SECRET_BYTES
 from foretype_backend.errors import StoreError
 
-__all__ = ["MASTER", "NONCE_BYTES", "RETIRE_S", "TextKeys"]
-
 MASTER: Final = ""
 """Stands for the master key among ids."""
 NONCE_BYTES: Final = 12

@@ -26,8 +26,6 @@ from foretype_backend.config.secret_files import KEY_FIELD, SECRET_BYTES, read_s
 from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.telemetry.text_keys import MASTER, NONCE_BYTES, TextKeys
 
-__all__ = ["Resealed", "Texts", "read_key"]
-
 
 class Resealed(NamedTuple):
     """Objects that were sealed again, and how many are left under former keys."""

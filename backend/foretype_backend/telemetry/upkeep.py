@@ -15,8 +15,6 @@ from foretype_backend.telemetry.store import Store
 if TYPE_CHECKING:  # they bring an object store and ciphers, which a gateway that keeps no texts does without
     from foretype_backend.telemetry.texts import Resealed, Texts
 
-__all__ = ["Kept", "kept", "reseal", "tidy", "unsummed"]
-
 _SUMMED: Final = "summed_to_ms"
 _STEP: Final = 20
 """Objects that are sealed again before others may go on."""

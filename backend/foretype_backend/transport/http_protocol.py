@@ -18,8 +18,6 @@ from typing import Any, Final, TypeVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["EXTENSION", "BodyChannel", "Connections", "HttpProtocol", "all_here", "body_channel", "bounded"]
-
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of the request line and all headers; more is answered with 400, and the connection ends."""
 EXTENSION: Final = "foretype.body"

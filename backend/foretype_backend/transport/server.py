@@ -24,8 +24,6 @@ from foretype_backend.transport.http_protocol import Connections, bounded
 from foretype_backend.transport.sockets import Address, address_of, bind
 from foretype_backend.transport.websocket_frames import FrameProtocol
 
-__all__ = ["running", "serve_until_told"]
-
 _FRAME_CEILING: Final = 4
 """Frames up to this many times the limit are read and answered with an error; larger ones end the connection (1009)."""
 

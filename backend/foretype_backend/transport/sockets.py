@@ -8,8 +8,6 @@ from typing import NamedTuple
 from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
 
-__all__ = ["Address", "Inherited", "address_of", "bind", "bind_metrics", "inherited_socket"]
-
 Address = tuple[str, int]
 
 

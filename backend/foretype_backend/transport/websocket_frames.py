@@ -34,8 +34,6 @@ try:
 except ImportError:  # the library was built without its C code
     from websockets.utils import apply_mask
 
-__all__ = ["EXTENSION", "Frame", "FrameChannel", "FrameProtocol", "channel_of"]
-
 EXTENSION: Final = "foretype.frames"
 _TEXT: Final = 0x81
 _BINARY: Final = 0x82

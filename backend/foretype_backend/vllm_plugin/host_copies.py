@@ -22,8 +22,6 @@ from vllm.v1.kv_offload.base import (
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
-__all__ = ["HostCopyTieringSpec"]
-
 
 class HostCopyTieringSpec(TieringOffloadingSpec):
     """`TieringOffloadingSpec` with :class:`_HostCopies` for a worker. One cache group, one block a chunk."""

@@ -13,8 +13,6 @@ from foretype_backend.prefix.spans import SpanIndex
 from foretype_backend.vllm_plugin import FEED
 from foretype_backend.vllm_plugin.requests import placement_in, positions_of
 
-__all__ = ["RetiringCachePolicy"]
-
 
 class RetiringCachePolicy(LRUCachePolicy):
     """vLLM's own LRU, in which a retired chunk ranks below everything that was ever used.

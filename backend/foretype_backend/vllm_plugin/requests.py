@@ -12,8 +12,6 @@ from vllm.v1.kv_offload.base import OffloadKey, ReqContext
 from foretype_backend.errors import PlacementError
 from foretype_backend.prefix.spans import Placement, placement_of
 
-__all__ = ["placement_in", "positions_of"]
-
 _log = logging.getLogger("foretype.vllm")
 
 
