@@ -20,8 +20,6 @@ from foretype_client.errors import ChatRefusedError, TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base, http_client
 
-__all__ = ["Tiers", "stream_chat"]
-
 _TIMEOUT_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 120.0
 _ANSWER_CHARS: Final = 200_000

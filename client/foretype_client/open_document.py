@@ -12,8 +12,6 @@ from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_client.sources.all_sources import Sources
 
-__all__ = ["OpenDocument"]
-
 
 class OpenDocument:
     """An open document of a client (`Client.edit`); leaving its `with` block closes it and stops what was asked for it.

@@ -14,8 +14,6 @@ from foretype_context.prompt.segments import Segment
 from foretype_wire.credentials import keep_secret, without_credentials
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done
 
-__all__ = ["Clock", "CompletionStream", "Endpoint", "Gateway"]
-
 
 class Clock(Protocol):
     """Monotonic seconds. Injected everywhere; nothing below the edge reads a clock of its own."""

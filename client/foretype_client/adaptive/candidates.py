@@ -10,8 +10,6 @@ from typing import Final, NamedTuple, Protocol
 
 from foretype_context.text.document import Snapshot
 
-__all__ = ["CopyLine", "LocalCandidate", "LocalModel"]
-
 _BLANKS: Final = " \t"
 _INDENT_CHARS_MAX: Final = 200
 

@@ -15,25 +15,6 @@ import numpy.typing as npt
 from foretype_client.adaptive.stream import Ids
 from foretype_client.adaptive.table import ContextRow
 
-__all__ = [
-    "CONTEXT_MAX",
-    "LATEST",
-    "LENGTHS",
-    "SOURCES",
-    "STEP",
-    "Followers",
-    "Ints",
-    "MatchingPlaces",
-    "Occurrences",
-    "agreement",
-    "alike_in_file",
-    "latest_in_file",
-    "places_in_file",
-    "places_in_others",
-    "places_in_written",
-    "standing",
-]
-
 LENGTHS: Final = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)
 """Steps of context length, in lexemes: a copy of many lines is ever surer of itself."""
 CONTEXT_MAX: Final = LENGTHS[-1]

@@ -19,8 +19,6 @@ import msgspec
 from foretype_client.adaptive.threshold import SHOW_RULE, ShowRule
 from foretype_client.feedback.events import Accepted, Ended, EndReason, FeedbackEvent, PartiallyAccepted, Taken
 
-__all__ = ["Habit", "Habits", "LookedAtText"]
-
 _USUAL: Final = 1.0
 """Takes of a usual developer for each that the chances promise; replay of the A-line rule."""
 

@@ -16,8 +16,6 @@ from foretype_context.folder.small_files import read_small
 
 from foretype_client.adaptive.habits import Habit, Habits, LookedAtText
 
-__all__ = ["HABITS_NAME", "forget", "kept_in", "load"]
-
 _logger: Final = logging.getLogger(__name__)
 
 HABITS_NAME: Final = "habits.json"

@@ -16,8 +16,6 @@ from foretype_client.adaptive.evidence import CONTEXT_MAX, LATEST, LENGTHS, SOUR
 from foretype_client.adaptive.stream import Ids
 from foretype_client.adaptive.table import ContextRow
 
-__all__ = ["SPREADS", "TIMES", "CountedFollowers", "Levels"]
-
 TIMES: Final = 6
 SPREADS: Final = 4
 _FROM_START: Final = {1: 2, 3: 5, 4: 6}

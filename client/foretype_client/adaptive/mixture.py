@@ -25,21 +25,6 @@ from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.stream import Ids
 from foretype_client.adaptive.templates import TemplateProposal
 
-__all__ = [
-    "CELLS",
-    "TEMPLATE_WEIGHTS",
-    "TOLD",
-    "Weights",
-    "beside",
-    "cells_in_order",
-    "chances",
-    "fitted_weights",
-    "level_shares",
-    "read_weights",
-    "with_proposals",
-]
-
-
 _RANKS: Final = 3
 _CELLS_OF_RANK: Final = SOURCES * len(LENGTHS) * TIMES * SPREADS
 CELLS: Final = _RANKS * _CELLS_OF_RANK

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from foretype_client.adaptive.views import VIEW_FEATURES, CandidateView
 
-__all__ = ["UNITS", "Network", "reranked"]
-
 UNITS: Final = 24
 
 

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from foretype_client.adaptive.evidence import Occurrences
 from foretype_client.adaptive.stream import SHAPE, Ids, LexemeStream
 
-__all__ = ["OtherFileOccurrences", "OtherFiles"]
-
 _TAIL_FILES: Final = 8
 """Files behind the base before they become part of it."""
 _GAP: Final = np.zeros(1, np.int64)

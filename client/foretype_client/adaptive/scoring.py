@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FEATURES", "RIGHT_STEP", "RIVALS_STEP", "Classes", "Scorer", "features_of"]
-
 
 class Classes(NamedTuple):
     """What a fitted weight may depend on; each is a small number, below `_SIZES`."""

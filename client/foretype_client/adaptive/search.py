@@ -13,8 +13,6 @@ import numpy.typing as npt
 from foretype_client.adaptive.lexemes import LINE_END
 from foretype_client.adaptive.stream import Ids
 
-__all__ = ["FoundLine", "Next", "best_line"]
-
 LEXEMES_MAX: Final = 40
 _BRANCHES: Final = 3
 _CHANCE_MIN: Final = 0.02

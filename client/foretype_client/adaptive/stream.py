@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex, shape_of
 
-__all__ = ["HEAD", "MARGIN", "SHAPE", "Ids", "LexemeStream", "Marks"]
-
 Ids = npt.NDArray[np.int32]
 Marks = npt.NDArray[np.int64]
 """(N, 3): of each line its shape (:func:`~foretype_client.adaptive.lexemes.shape_of`, 0 where it is blank), its first lexeme's class, its indentation."""

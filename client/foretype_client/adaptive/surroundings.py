@@ -17,8 +17,6 @@ from foretype_client.adaptive.table import HISTORY_MAX
 from foretype_client.adaptive.templates import LineTemplates, Scene
 from foretype_client.adaptive.views import BesideLine
 
-__all__ = ["NOTHING", "Answer", "Following", "Spot", "Surroundings", "Weighed"]
-
 NOTHING: Final = -1
 """Stands in `ids` where the line is that is written: it is no evidence for itself."""
 _ANSWERS_MAX: Final = 4096

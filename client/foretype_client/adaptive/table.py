@@ -20,8 +20,6 @@ from foretype_context.text.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EX
 from foretype_client.adaptive.lexemes import Vocabulary
 from foretype_client.errors import TableError
 
-__all__ = ["HISTORY_MAX", "ContextRow", "CorpusTable", "shipped_table"]
-
 _logger = logging.getLogger(__name__)
 
 HISTORY_MAX: Final = 64

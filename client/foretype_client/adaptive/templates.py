@@ -19,8 +19,6 @@ from foretype_client.adaptive.renaming import renamed
 from foretype_client.adaptive.scoring import RIGHT_STEP, RIVALS_STEP, Classes, Scorer, features_of
 from foretype_client.adaptive.stream import HEAD, MARGIN, SHAPE, LexemeStream, Marks
 
-__all__ = ["LineTemplates", "Scene", "TemplateProposal"]
-
 _ABOVE: Final = 4
 """Lines above that are compared."""
 _BY_SHAPE_MAX: Final = 16

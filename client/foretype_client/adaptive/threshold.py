@@ -9,8 +9,6 @@ import numpy as np
 
 from foretype_client.adaptive.search import Next
 
-__all__ = ["SHOW_RULE", "ShowRule", "openings"]
-
 _CHANCE_MIN: Final = 1e-3
 
 

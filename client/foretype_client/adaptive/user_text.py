@@ -10,8 +10,6 @@ import numpy as np
 
 from foretype_client.adaptive.stream import Ids
 
-__all__ = ["RecentlyWritten"]
-
 _LEXEMES_MAX: Final = 3_000
 
 

@@ -14,8 +14,6 @@ from foretype_client.adaptive.levels import SPREADS, TIMES, Levels
 from foretype_client.adaptive.lexemes import CLASSES, LINE_END, Vocabulary
 from foretype_client.adaptive.stream import Ids
 
-__all__ = ["CANDIDATES", "VIEW_FEATURES", "BesideLine", "CandidateView", "WrittenLine", "view_of"]
-
 CANDIDATES: Final = 8
 """Only so many are looked at."""
 _CHANCE: Final = 7

@@ -18,8 +18,6 @@ from foretype_wire.garbage_collection import spare_start_and_end
 from typer.core import TyperGroup
 from typer.main import get_command
 
-__all__ = ["Commands", "app", "main"]
-
 _GROUP: Final = "foretype.commands"
 
 _OWN: Final = {

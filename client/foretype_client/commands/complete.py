@@ -23,8 +23,6 @@ from foretype_client.commands.shared import (
 )
 from foretype_client.locations import Location, open_location, parse_location
 
-__all__ = ["complete"]
-
 _INDEX_WAIT_S = 2.0
 
 

@@ -15,8 +15,6 @@ from rich.text import Text
 from foretype_client.commands.demo_typist import Typist
 from foretype_client.flow.suggestion import FlowStatus, Origin, Suggestion
 
-__all__ = ["DemoFigures", "frame", "summary"]
-
 _ABOVE, _BELOW = 9, 6
 _GHOST = "italic bright_black"
 

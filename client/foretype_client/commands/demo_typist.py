@@ -15,8 +15,6 @@ from foretype_context.text.strings import common_prefix
 
 from foretype_client.flow.suggestion import Suggestion
 
-__all__ = ["Keystroke", "Typist", "region_of"]
-
 _LEAST_CHARS: Final = 2
 """Nobody presses Tab to save one key."""
 

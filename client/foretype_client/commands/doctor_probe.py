@@ -17,8 +17,6 @@ from foretype_context.text.document import Document
 from foretype_client.asking import ask, plan_at
 from foretype_client.session.session import Session
 
-__all__ = ["ProbeResult", "judge", "probe"]
-
 PREFIX: Final = "def add(a, b):\n    return "
 SUFFIX: Final = "\n"
 

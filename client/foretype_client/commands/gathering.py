@@ -14,8 +14,6 @@ from foretype_client.sources.all_sources import Gathered, SourceNote
 from foretype_client.sources.committed import repository_of
 from foretype_client.sources.loading import SourceOptions, open_sources
 
-__all__ = ["DependenciesOption", "RetrievalOption", "gather_at", "sources_as_objects"]
-
 RetrievalOption = Annotated[
     bool, typer.Option("--retrieval/--no-retrieval", help="Look into the other files of the file's git repository.")
 ]

@@ -30,8 +30,6 @@ from foretype_client.commands.shared import (
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base, http_client
 
-__all__ = ["open_page", "page_address", "playground"]
-
 _TIMEOUT_S: Final = 10.0
 
 

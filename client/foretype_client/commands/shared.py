@@ -20,16 +20,6 @@ from foretype_client.client import ClientOptions
 from foretype_client.errors import InputError, TokenizerFetchError
 from foretype_client.session.connecting import gateways_in
 
-__all__ = [
-    "GatewayOption",
-    "ModelOption",
-    "StateDirOption",
-    "TokenFileOption",
-    "client_options",
-    "errors_told",
-    "release",
-]
-
 GatewayOption = Annotated[
     str | None,
     typer.Option(

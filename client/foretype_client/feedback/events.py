@@ -7,19 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = [
-    "AcceptKind",
-    "Accepted",
-    "DisplaySource",
-    "Displayed",
-    "EndReason",
-    "Ended",
-    "FeedbackEvent",
-    "Graft",
-    "PartiallyAccepted",
-    "Taken",
-]
-
 
 class DisplaySource(StrEnum):
     """Who says that a suggestion was displayed."""

@@ -13,8 +13,6 @@ from typing import Final
 from foretype_context.syntax.blocks import opens_block
 from foretype_context.text.document import Snapshot
 
-__all__ = ["Way", "WayPoint", "way_after"]
-
 _LOOK_CHARS: Final = 64
 _STEP: Final = "    "
 

@@ -17,8 +17,6 @@ from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.question import Question
 from foretype_client.ports import Clock
 
-__all__ = ["AnticipatedRequests"]
-
 _ASKS_S: Final = 30.0
 """An editor that has asked nothing in a document for this long (another mode, switched off) is not about to."""
 

@@ -24,8 +24,6 @@ from foretype_client.flow.planning import Planner, call_of
 from foretype_client.flow.strands import Place, Strand
 from foretype_client.flow.suggestion import Suggestion
 
-__all__ = ["Background"]
-
 _PAUSE_S: Final = 5.0
 """After a refusal that names no time."""
 

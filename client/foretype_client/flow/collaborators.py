@@ -17,8 +17,6 @@ from foretype_client.policy.trigger import Policy
 from foretype_client.ports import Clock, Gateway
 from foretype_client.sources.all_sources import Sources
 
-__all__ = ["BackgroundOptions", "Collaborators", "FlowOptions"]
-
 
 class BackgroundOptions(msgspec.Struct, frozen=True, kw_only=True):
     """When to ask for what nobody waits for.

@@ -11,8 +11,6 @@ from foretype_context.prompt.segments import Scope, Source
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.suggestion import Suggestion
 
-__all__ = ["Explanations", "cached_of", "plan_as_object", "scopes_of"]
-
 _KEPT: Final = 32
 
 

@@ -34,8 +34,6 @@ from foretype_client.ports import Clock, CompletionStream, Gateway
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Span, Tracing
 
-__all__ = ["FlowTracer", "TracedGateway"]
-
 _LONG_AGO: Final = -math.inf
 _TYPED_S: Final = 2.0
 """A question this long after the last key is not that key's."""

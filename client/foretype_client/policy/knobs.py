@@ -8,8 +8,6 @@ from foretype_context.prompt.profile import KNOBS
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions
 
-__all__ = ["known_knobs"]
-
 
 def known_knobs(policy: PolicyOptions, *, telemetry: bool) -> list[str]:
     """Args: `telemetry`, whether this client tells what became of suggestions; else no experiment can learn from it."""

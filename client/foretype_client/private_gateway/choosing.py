@@ -17,8 +17,6 @@ import msgspec
 
 from foretype_client.errors import ModelChoiceError
 
-__all__ = ["list_models", "use_model"]
-
 _COMMAND: Final = (sys.executable, "-P", "-m", "foretype_models.use", "--json")
 _HOME: Final = os.path.expanduser("~")
 _LINE_BYTES: Final = 1 << 20

@@ -11,9 +11,6 @@ import msgspec
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Delta, Done, Edited, Timings
 
-__all__ = ["AnswerStream", "with_network"]
-
-
 _ItemT = TypeVar("_ItemT", Delta, Edited)
 
 

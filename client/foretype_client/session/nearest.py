@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Nearest", "Standing"]
-
 PROBE_S: Final = 15.0
 _SETTLED_S: Final = 30.0
 _PROVING_S: Final = 30.0

@@ -18,8 +18,6 @@ from foretype_client.session.connecting import http_base, http_client, without_c
 from foretype_client.session.nearest import Nearest, Standing
 from foretype_client.session.session import Session
 
-__all__ = ["Regions"]
-
 _logger = logging.getLogger(__name__)
 
 _TURN_S: Final = 0.4

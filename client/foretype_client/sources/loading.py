@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from foretype_client.sources.committed import CommittedSource
     from foretype_client.sources.own import OwnSource
 
-__all__ = ["GROUP", "OnProgress", "SourceOptions", "host", "open_sources", "registered"]
-
 GROUP: Final = "foretype.sources"
 
 OnProgress = Callable[[Path, int, int], None]

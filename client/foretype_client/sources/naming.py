@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["Import", "imports_of", "is_followed"]
-
 _HEAD_CHARS: Final = 20_000
 _IMPORTS_MAX: Final = 60
 _NAMES_MAX: Final = 40

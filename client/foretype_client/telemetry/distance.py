@@ -11,8 +11,6 @@ from typing import Final
 
 from foretype_context.text.strings import common_prefix, common_suffix
 
-__all__ = ["fourgram_share", "levenshtein"]
-
 _LONGEST: Final = 2_000
 """Characters of what differs, beyond which only bounds are told: a distance this large is "rewritten" anyway."""
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from foretype_client.telemetry.recorder import Recorder
 
-__all__ = ["ANSWERS", "WEEKS", "Feeling"]
-
 ANSWERS: Final = ("yes", "mostly", "no")
 WEEKS: Final = 12
 """Between two questions to one user, answered or not, in whatever editor."""

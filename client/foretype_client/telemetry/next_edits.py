@@ -10,8 +10,6 @@ from foretype_wire.telemetry import NextEdit, NextSurvive
 from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.survival import Due, Survival
 
-__all__ = ["NextEditLog", "NextEditOutcome", "TakenEdit"]
-
 _KEPT: Final = 256
 
 

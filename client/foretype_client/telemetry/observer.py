@@ -14,8 +14,6 @@ from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Suggestion
 
-__all__ = ["FlowObserver", "Observers"]
-
 
 class FlowObserver(Protocol):
     """Called synchronously, in the order of events; must be quick and must not raise. Times are monotonic seconds."""

@@ -9,8 +9,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["Outbox", "OutboxStatistics"]
-
 BATCHES_MOST: Final = 500
 IN_FLIGHT_MOST: Final = 4
 RESEND_S: Final = 30.0
