@@ -50,8 +50,6 @@ from foretype_client.policy.trigger import SkipReason
 from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_client.telemetry.survival import Due, Survival, SurvivingShare
 
-__all__ = ["Recorder"]
-
 _REMEMBERED: Final = 512
 _WAITING_MOST: Final = 10_000
 _PREFIX_CHARS: Final = 4_000

@@ -22,8 +22,6 @@ from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.spool import Spool
 from foretype_client.telemetry.survival import Due, measure
 
-__all__ = ["Connection", "Telemetry", "head_of"]
-
 _log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0

@@ -12,8 +12,6 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Spool", "user_in", "user_of"]
-
 _SUFFIX: Final = ".batch"
 _BATCH_BYTES: Final = 1 << 20
 _NAME_CHARS: Final = 64

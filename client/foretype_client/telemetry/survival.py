@@ -17,8 +17,6 @@ from foretype_wire.telemetry import SURVIVAL_AGES_S
 from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.distance import fourgram_share, levenshtein
 
-__all__ = ["Due", "Survival", "SurvivingShare", "measure"]
-
 _TRACKED: Final = 256
 _NEAR: Final = 1_500
 """Characters around the expected place in which an accepted text is looked for, as Copilot's client does."""
