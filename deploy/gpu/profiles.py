@@ -8,8 +8,6 @@ from typing import Any
 import yaml
 from shapes import write_shape
 
-__all__ = ["FOLDER", "SHAPE_OF", "arguments_of", "lacking_for", "names"]
-
 FOLDER = Path(__file__).parents[1] / "profiles"
 SHAPE_OF = {
     "eight-gpus-70b-fp8": ("70b", ""),
