@@ -20,8 +20,6 @@ from traitlets.config import Configurable
 from foretype_jupyter.relay import Relay
 from foretype_jupyter.routing import Message
 
-__all__ = ["Foretype", "add_handlers"]
-
 _SERVICE_RESTART = 1012
 
 

@@ -18,8 +18,6 @@ from foretype_lsp.transport.framing import Framing, frame
 
 from foretype_jupyter.routing import Message, Routing
 
-__all__ = ["Page", "Relay"]
-
 _READ_BYTES: Final = 1 << 16
 _CAPABILITIES: Final[Message] = {
     "general": {"positionEncodings": ["utf-16"]},

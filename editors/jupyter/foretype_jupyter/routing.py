@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final, Generic, TypeVar, cast
 
-__all__ = ["Message", "Routing"]
-
 Message = dict[str, Any]
 
 _Page = TypeVar("_Page", bound=Hashable)
