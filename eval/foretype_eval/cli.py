@@ -6,8 +6,6 @@ from typing import Final
 
 from foretype_eval.late_group import late_group
 
-__all__ = ["app", "bench"]
-
 _REMEDY: Final = "pip install 'foretype[eval]'"
 
 app = late_group(

@@ -11,8 +11,6 @@ from foretype_context.terminal import console, say_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-__all__ = ["fail", "print_json", "progress_bars", "stderr"]
-
 stderr = console(stderr=True)
 
 

@@ -12,8 +12,6 @@ from foretype_wire.credentials import allowed_in_clear
 from foretype_eval.console import fail
 from foretype_eval.gateway import GatewayOptions
 
-__all__ = ["Engine", "GatewayUrl", "ModelFile", "ProfileFile", "TokenFile", "gateway_options", "read_token"]
-
 GatewayUrl = Annotated[str | None, typer.Option("--gateway", help="ws://…/v1/stream of a running gateway.")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the gateway's token.")]
 Engine = Annotated[str | None, typer.Option("--engine", help="Engine of the private gateway: embedded, scripted, ….")]

@@ -15,8 +15,6 @@ from rich.markup import escape
 from typer.core import TyperGroup
 from typer.main import get_command
 
-__all__ = ["late_group"]
-
 
 def late_group(help: str, late: Mapping[str, str], remedy: str) -> typer.Typer:
     """Commands by name, each `module:function`; `remedy` helps where one cannot be imported."""

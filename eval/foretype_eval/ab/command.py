@@ -19,8 +19,6 @@ from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.ab.stored import stored_rows
 from foretype_eval.console import fail, print_json, progress_bars
 
-__all__ = ["ab"]
-
 
 def ab(
     data: Annotated[

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from foretype_eval.statistics import wilson
 
-__all__ = ["World", "draw", "simulate"]
-
 _LENGTH_LOG: Final = (math.log(20.0), 0.8)
 
 

@@ -12,8 +12,6 @@ from foretype_backend.experiments.rows import UserDay
 from foretype_backend.telemetry.aggregate import Figures, figures
 from foretype_backend.telemetry.store import Store
 
-__all__ = ["stored_rows"]
-
 _RETAINED_AT_S: Final = 300
 """RCPO's primary age."""
 

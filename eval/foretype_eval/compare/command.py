@@ -14,8 +14,6 @@ from foretype_eval.compare.runs import load_run
 from foretype_eval.console import fail, print_json
 from foretype_eval.errors import RunFileError
 
-__all__ = ["compare"]
-
 
 def compare(
     first: Annotated[Path, typer.Argument(help="Folder or items.jsonl of the run before.")],

@@ -11,8 +11,6 @@ from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_eval.statistics import holm, mcnemar, paired_difference
 
-__all__ = ["RATIOS", "compare_runs", "joined", "joined_commits"]
-
 LEAST_JOINED: Final = 0.8
 """Share of the smaller run that must be in the other one; below it they are not runs over the same items."""
 

@@ -12,8 +12,6 @@ from foretype_eval.errors import RunFileError
 from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow
 
-__all__ = ["Run", "load_run"]
-
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one run: replay rows by (system, commit), or benchmark rows by item id."""

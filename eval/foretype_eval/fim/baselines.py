@@ -10,8 +10,6 @@ from foretype_context.text.document import Document
 
 from foretype_eval.fim.items import Item
 
-__all__ = ["Baseline", "baseline"]
-
 
 class Baseline(StrEnum):
     """Rows that need no model: nothing, the product's own copy-line predictor, and the reference itself."""

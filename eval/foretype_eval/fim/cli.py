@@ -19,8 +19,6 @@ from foretype_eval.fim.run import FimOptions, run_fim
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.sandbox import SandboxError
 
-__all__ = ["fim"]
-
 
 def fim(
     data: Annotated[Path, typer.Option(help="HumanEval-Infilling, SAFIM or SantaCoder-FIM, .jsonl or .jsonl.gz.")],

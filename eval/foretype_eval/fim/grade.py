@@ -13,8 +13,6 @@ from tree_sitter import Language, Node, Parser
 from foretype_eval.fim.items import Item
 from foretype_eval.sandbox import Program, ProgramResult, Sandbox
 
-__all__ = ["GradedRow", "error_nodes", "execute", "grade", "no_harm", "repeats"]
-
 _REPEAT_WINDOW_LINES: Final = 5
 _parser: Final = Parser(Language(tree_sitter_python.language()))
 

@@ -30,8 +30,6 @@ import msgspec
 from foretype_eval.errors import BenchmarkDataError
 from foretype_eval.sandbox import Program, ProgramResult
 
-__all__ = ["InputOutputTest", "Item", "StopRule", "UnitTest", "load_items"]
-
 _HOLE: Final = "{{completion}}"
 _BRACES: Final = re.compile(r"[\s()\[\]{},;:]*")
 _LANGUAGES: Final = {

@@ -24,8 +24,6 @@ from foretype_eval.fim.summary import summarise
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.sandbox import Isolation, ProgramLimits, Sandbox
 
-__all__ = ["FimOptions", "Progress", "run_fim"]
-
 Progress = Callable[[str, int, int], None]
 """Told the name of a step, how much is done and how much there is."""
 

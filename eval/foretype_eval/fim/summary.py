@@ -11,8 +11,6 @@ import numpy as np
 from foretype_eval.fim.grade import GradedRow
 from foretype_eval.statistics import Interval, cluster_bootstrap, percentiles
 
-__all__ = ["summarise"]
-
 
 def _share(rows: Sequence[GradedRow], value: Callable[[GradedRow], bool | None], seed: int) -> Interval | None:
     known = [(outcome, row.cluster) for row in rows if (outcome := value(row)) is not None]

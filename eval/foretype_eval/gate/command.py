@@ -21,8 +21,6 @@ from foretype_eval.gate.sides import Data, Progress, Side, fim_run, replay_run, 
 from foretype_eval.gate.verdict import LEVEL, MARGINS, MetricVerdict, deciding, judge_fim, judge_replay
 from foretype_eval.gateway_options import TokenFile, read_token
 
-__all__ = ["gate"]
-
 _METHOD = "one-sided 95 % bounds: the lesser of a paired bootstrap over problems or commits and of what as many could have missed"
 
 

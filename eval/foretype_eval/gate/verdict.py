@@ -22,8 +22,6 @@ from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_eval.statistics import Interval, paired_difference
 
-__all__ = ["LEAST_CLUSTERS", "LEVEL", "MARGINS", "MetricVerdict", "deciding", "judge_fim", "judge_replay"]
-
 LEVEL: Final = 0.95
 """Of each one-sided bound; `low` and `high` together are the ends of a 90 % interval."""
 

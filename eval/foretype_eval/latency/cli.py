@@ -22,8 +22,6 @@ from foretype_eval.latency.next_edit_bench import measure_next_edits
 from foretype_eval.latency.options import QUICK, Counts, LatencyFigures, LatencyOptions, Part, Progress
 from foretype_eval.latency.report import report, table
 
-__all__ = ["latency", "run_latency"]
-
 
 async def run_latency(
     options: LatencyOptions, *, progress: Progress = lambda _step, _done, _total: None

@@ -22,8 +22,6 @@ from foretype_eval.latency.requests import Stopwatch, Typing
 from foretype_eval.latency.workload import Site, sites
 from foretype_eval.statistics import percentiles
 
-__all__ = ["OpenFile", "first_suggestion", "measure_editor", "measure_start", "until_ready", "watch_noise"]
-
 _INVOKED: Final = 1
 _AUTOMATIC: Final = 2
 _LEAST_THROUGH_CHARS: Final = 4

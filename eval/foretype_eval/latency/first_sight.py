@@ -15,8 +15,6 @@ from foretype_eval.latency.lsp_client import LspClient
 from foretype_eval.latency.options import LatencyFigures, Progress
 from foretype_eval.latency.workload import Site, sites
 
-__all__ = ["measure_first_sight"]
-
 _FILES: Final = 200
 _TYPED: Final = "    value = self."
 _INVOKED: Final = 1

@@ -15,8 +15,6 @@ from foretype_eval.latency.options import LatencyFigures, LatencyOptions, Part, 
 from foretype_eval.latency.requests import Stopwatch, Timed, Typing, engine_counters, warm_keys
 from foretype_eval.latency.workload import Site, sites
 
-__all__ = ["measure_gateway"]
-
 _CHARS_PER_TOKEN: Final = 5
 """Generous: dense code has three to four, and a prompt that does not fill its budget is not counted."""
 

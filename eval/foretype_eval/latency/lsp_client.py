@@ -14,10 +14,6 @@ import msgspec
 
 from foretype_eval.errors import LspAnswerError, LspGoneError
 
-__all__ = [
-    "LspClient",
-]
-
 _COMMAND: Final = (sys.executable, "-c", "from foretype_client.commands.cli import main; main()", "lsp")
 _EXIT_TIMEOUT_S: Final = 5.0
 _LAST_WORDS_TIMEOUT_S: Final = 2.0

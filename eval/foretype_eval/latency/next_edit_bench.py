@@ -16,8 +16,6 @@ from tree_sitter import Tree
 from foretype_eval.errors import WorkloadError
 from foretype_eval.latency.options import LatencyFigures, Progress
 
-__all__ = ["RETYPED", "measure_next_edits", "retyped"]
-
 RETYPED: Final = {
     "a function": ("python", "area", "surface"),
     "parameters": ("python", "width, height", "height, width"),

@@ -13,8 +13,6 @@ import msgspec
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.statistics import percentiles
 
-__all__ = ["QUICK", "Counts", "LatencyFigures", "LatencyOptions", "Part", "Progress"]
-
 Progress = Callable[[str, int, int], None]
 """Told the name of a step, how much is done and how much there is."""
 

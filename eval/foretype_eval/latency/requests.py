@@ -20,8 +20,6 @@ from foretype_wire.messages import Complete, Delta, Done, Finish
 
 from foretype_eval.latency.workload import Site
 
-__all__ = ["Stopwatch", "Timed", "Typing", "engine_counters", "warm_keys"]
-
 _DEADLINE_MS: Final = 60_000.0
 _numbers: Final = itertools.count()
 

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from foretype_eval.errors import WorkloadError
 
-__all__ = ["Site", "sites"]
-
 _LEAST_LINE_CHARS: Final = 18
 _MAX_FILE_BYTES: Final = 150_000
 """About 4,000 lines; larger ones are generated or tests, and would decide every p99 alone."""

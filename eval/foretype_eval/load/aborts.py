@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["AbortLog", "relayed_s"]
-
 
 class AbortLog:
     """Reads what an engine with the option `abort_log` appends."""

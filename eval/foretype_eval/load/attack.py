@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-__all__ = ["KINDS", "Orders", "Report"]
-
 _encode = msgspec.msgpack.encode
 _TINY: Final = 1024
 _LONG_CHARS: Final = 500_000

@@ -17,8 +17,6 @@ from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder
 from foretype_eval.load.scripts import ScriptedRequest
 
-__all__ = ["churn"]
-
 _AT_ONCE: Final = 32
 _CANCELS: Final = Habits(supersede=0.3, cancel=0.4, early=0.5, early_ms=20.0, branch=0.01)
 _PATIENCE_S: Final = 10.0

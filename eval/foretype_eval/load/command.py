@@ -18,8 +18,6 @@ from foretype_eval.gateway_options import GatewayUrl, ModelFile, ProfileFile, To
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
 
-__all__ = ["load"]
-
 
 def load(
     rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, of all developers together.")] = 100.0,

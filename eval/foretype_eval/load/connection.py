@@ -17,8 +17,6 @@ from foretype_client.ports import Endpoint
 from foretype_wire.credentials import without_credentials
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 
-__all__ = ["LoadConnection", "open_connection"]
-
 _BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 _MASK = b"\0\0\0\0"
 

@@ -22,8 +22,6 @@ from foretype_eval.load.recorder import Recorder
 from foretype_eval.load.scripts import TYPING, Mix, ScriptedRequest, make_scripts
 from foretype_eval.load.search import highest_rate
 
-__all__ = ["Crowd", "LoadOptions", "leaked", "scripts_of"]
-
 _DRAIN_S: Final = 5.0
 _AT_ONCE: Final = 64
 _LEAKS: Final = ("foretype_running", "foretype_waiting", "foretype_engine_running", "foretype_engine_waiting")

@@ -30,8 +30,6 @@ from foretype_eval.load.recorder import Recorder
 from foretype_eval.load.scripts import ScriptedRequest
 from foretype_eval.load.sent_request import SentRequest
 
-__all__ = ["Developer", "Habits"]
-
 _decoder: Final = msgspec.msgpack.Decoder[GatewayMessage](GatewayMessage)
 _encode: Final = msgspec.msgpack.Encoder().encode
 

@@ -16,8 +16,6 @@ import psutil
 from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.scripts import arrivals_s
 
-__all__ = ["Progress", "Usage", "drive", "quiet_collector", "schedule"]
-
 Progress = Callable[[str, int, int], None]
 
 

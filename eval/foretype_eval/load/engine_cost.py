@@ -13,8 +13,6 @@ from foretype_backend.engines.scripted import ScriptedEngine, fixed
 
 from foretype_eval.load.drive import drive, quiet_collector
 
-__all__ = ["engine_cpu_ms"]
-
 _SECONDS: Final = 2.0
 
 

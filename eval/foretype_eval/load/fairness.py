@@ -16,8 +16,6 @@ from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 
-__all__ = ["TENANTS", "fairness", "make_keys"]
-
 TENANTS: Final = 10
 """That would share the engine: a share is a tenth of its capacity."""
 _TIMES: Final = 20

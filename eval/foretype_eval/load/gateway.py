@@ -21,8 +21,6 @@ from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.gateway import GatewayOptions, private_gateway, stop_gateway
 
-__all__ = ["BLOCK_TOKENS", "GatewayUnderLoad", "cores", "pinned", "target", "team_target"]
-
 _START_S: Final = 60.0
 BLOCK_TOKENS: Final = 256
 """Of the scripted engine's cache: coarse, because hashing blocks is the engine's work and not the gateway's."""

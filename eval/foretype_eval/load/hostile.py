@@ -21,8 +21,6 @@ from foretype_eval.load.drive import Progress
 from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 
-__all__ = ["hostile", "left_behind", "quantile"]
-
 _LAG: Final = re.compile(r'(?m)^foretype_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)')
 _HELD: Final = re.compile(
     r"(?m)^foretype_(connections|running|waiting|engine_running|engine_waiting|http_requests|segments_bytes)(?:\{[^}]*\})? (\S+)"

@@ -18,8 +18,6 @@ from foretype_eval.load.drive import Progress, Usage
 from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 
-__all__ = ["MIX", "OBJECTIVES_MS", "overload"]
-
 MIX: Final = {RequestClass.INTERACTIVE: 0.25, RequestClass.BLOCK: 0.25, RequestClass.SPECULATIVE: 0.5}
 """Interactive work alone is below the capacity at three times of it, so that none of it need be shed."""
 OBJECTIVES_MS: Final = {"interactive": 100.0, "block": 500.0, "speculative": 150.0}

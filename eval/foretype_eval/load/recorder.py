@@ -14,8 +14,6 @@ from typing import Any, Final, Protocol, cast
 from foretype_eval.load.aborts import relayed_s
 from foretype_eval.load.sent_request import SentRequest
 
-__all__ = ["Recorder", "percentiles_ms"]
-
 _HIGHEST_US: Final = 600_000_000
 
 

@@ -28,8 +28,6 @@ from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import percentiles_ms
 from foretype_eval.load.scripts import ScriptedRequest
 
-__all__ = ["rolling"]
-
 _SETTLE_S: Final = 2.0
 _PATIENCE_S: Final = 30.0
 

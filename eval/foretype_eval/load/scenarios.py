@@ -26,8 +26,6 @@ from foretype_eval.load.scripts import ScriptedRequest
 from foretype_eval.load.sessions import sessions
 from foretype_eval.load.worker_cost import cost_by_one, cost_ms
 
-__all__ = ["SCENARIOS", "ScenarioOptions", "run_scenario"]
-
 SCENARIOS: Final = ("overload", "fairness", "sessions", "churn", "rolling", "hostile", "workers")
 _PATIENT: Final = Habits(supersede=0.0, cancel=0.0, early=0.0, branch=0.0)
 """People who wait for every answer: what they do not get, they were refused."""

@@ -15,8 +15,6 @@ from foretype_wire.messages import RequestClass, WireSegment
 from foretype_eval.latency.workload import sites
 from foretype_eval.replay.typist import gap_s, next_key
 
-__all__ = ["TYPING", "Mix", "ReadySegment", "ScriptedRequest", "arrivals_s", "make_scripts"]
-
 Mix = Mapping[RequestClass, float]
 """Share of the requests by class."""
 

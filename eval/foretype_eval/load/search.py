@@ -6,8 +6,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-__all__ = ["LOWEST_RATE", "highest_rate"]
-
 _TRIES: Final = 14
 _NEAR: Final = 0.08
 LOWEST_RATE: Final = 5.0

@@ -6,8 +6,6 @@ from foretype_wire.messages import Usage
 
 from foretype_eval.load.scripts import ScriptedRequest
 
-__all__ = ["SentRequest"]
-
 
 class SentRequest:
     """One request of a developer's, and what has become of it by now.

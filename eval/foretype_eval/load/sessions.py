@@ -11,8 +11,6 @@ from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.gateway import GatewayUnderLoad
 
-__all__ = ["IDLE_S", "sessions"]
-
 IDLE_S: Final = 60.0
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.statistics import clustered_ratio
 
-__all__ = ["cost_by_one", "cost_ms"]
-
 
 async def cost_ms(crowd: Crowd, rate: float, progress: Any) -> float:
     """Processor time of a gateway per request, milliseconds: its worker processes counted."""
