@@ -14,20 +14,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Interval",
-    "McNemar",
-    "Percentiles",
-    "cluster_bootstrap",
-    "clustered_ratio",
-    "has_spread",
-    "holm",
-    "mcnemar",
-    "paired_difference",
-    "percentiles",
-    "wilson",
-]
-
 _CHUNK_CELLS: Final = 4_000_000
 _NORMAL: Final = NormalDist()
 

@@ -19,8 +19,6 @@ from foretype_wire.messages import NextEdit
 
 from foretype_eval.next_edit.offers import Offer, Rules
 
-__all__ = ["AskedModel", "RulesAndModel"]
-
 _DEADLINE_MS: Final = 60_000.0
 """What it says is measured here, and its time apart from that; the server waits two seconds."""
 

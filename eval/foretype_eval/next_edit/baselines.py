@@ -16,8 +16,6 @@ from foretype_context.text.document import Edit
 
 from foretype_eval.next_edit.offers import Offer, usual_wait_s
 
-__all__ = ["CopiedEdit", "ReplacedWords"]
-
 
 class _Document:
     def __init__(self, text: str) -> None:

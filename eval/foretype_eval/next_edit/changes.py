@@ -12,8 +12,6 @@ from foretype_context.text.lexemes import lex
 from foretype_context.text.strings import common_prefix
 from rapidfuzz.distance import Indel, Levenshtein
 
-__all__ = ["around_place", "edits_between", "leads_to", "line_at"]
-
 _ALIKE: float = 0.4
 """Lines that have less in common were written anew."""
 _NEAR_CHARS = 1

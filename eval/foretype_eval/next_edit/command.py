@@ -24,8 +24,6 @@ from foretype_eval.next_edit.offers import Rules
 from foretype_eval.next_edit.run import ENGINES, on_cases, on_repositories
 from foretype_eval.replay.answer_sources import LiveGateway
 
-__all__ = ["next_edit"]
-
 
 def next_edit(
     cases: Annotated[

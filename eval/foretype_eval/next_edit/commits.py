@@ -23,8 +23,6 @@ from foretype_eval.next_edit.offers import Predictor
 from foretype_eval.next_edit.tally import ClusterTally
 from foretype_eval.replay.commits import changed_files, commits_of
 
-__all__ = ["SUFFIXES", "CommitBounds", "CommitCases", "commit_cases", "typed_commit", "typed_named"]
-
 SUFFIXES: Final = tuple(suffix for spec in LANGUAGES.values() if spec.wheel for suffix in spec.suffixes)
 _EDITS_MAX: Final = 60
 """Of one file: a file that was changed in more places was not typed so."""

@@ -20,8 +20,6 @@ from foretype_eval.next_edit.changes import around_place, edits_between, leads_t
 from foretype_eval.next_edit.offers import Offer, Predictor
 from foretype_eval.next_edit.tally import TAB_KEYS, ClusterTally, WrongOffer, by_hand
 
-__all__ = ["Developer", "File"]
-
 _KEY_S: Final = 0.1
 _PAUSE_S: Final = 2.0
 _LINE_PAUSES_S: Final = (0.04, 0.56, 1.33, 4.21)

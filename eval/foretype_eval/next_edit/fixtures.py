@@ -23,8 +23,6 @@ from foretype_eval.next_edit.tally import TAB_KEYS, ClusterTally, WrongOffer, by
 from foretype_eval.replay.edit_events import Changed, Loaded, Recording
 from foretype_eval.replay.edit_recording import load_recording, utf16_edits
 
-__all__ = ["Fixture", "is_fixtures", "load_fixtures", "tried"]
-
 _SCORED: Final = "scoredEdits.w.json"
 _RECORDING: Final = "recording.w.json"
 _SCORES: Final = ("nextEdit", "valid", "bad")

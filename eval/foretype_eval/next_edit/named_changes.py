@@ -21,8 +21,6 @@ from tree_sitter import Node
 from foretype_eval.next_edit.changes import edits_between
 from foretype_eval.next_edit.developer import File
 
-__all__ = ["NamedChange", "met", "renames", "signatures"]
-
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _DECLARING_PARENT: Final = re.compile(
     r".*(definition|declaration|declarator|_item|parameter|_spec|signature|class|method|assignment)$"

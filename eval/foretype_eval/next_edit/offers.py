@@ -12,8 +12,6 @@ from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
 
-__all__ = ["Offer", "Predictor", "Rules", "usual_wait_s"]
-
 _ORIGINS: Final = 3
 _NOWHERE: Final = RememberedEdit("", "", "", "")
 

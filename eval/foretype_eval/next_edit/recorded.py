@@ -25,8 +25,6 @@ from foretype_eval.next_edit.offers import Offer, Predictor
 from foretype_eval.next_edit.tally import TAB_KEYS, ClusterTally, WrongOffer, by_hand
 from foretype_eval.replay.edit_events import Changed, Loaded, Recording
 
-__all__ = ["Session"]
-
 _HORIZON_S: Final = 600.0
 _DRAWN_S: Final = 0.1
 """From a settled text to something on the screen: what comes and goes within it was never shown."""

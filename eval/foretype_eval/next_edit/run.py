@@ -17,8 +17,6 @@ from foretype_eval.next_edit.recorded import Session
 from foretype_eval.next_edit.tally import ClusterTally, WrongOffer, figures
 from foretype_eval.replay.edit_recording import load_recording
 
-__all__ = ["ENGINES", "NextEditRun", "on_cases", "on_repositories"]
-
 ENGINES: Final = ("rules", "model")
 _FLOORS: Final[Mapping[str, Callable[[], Predictor]]] = {"copy": CopiedEdit, "replace": ReplacedWords}
 

@@ -11,8 +11,6 @@ from foretype_context.text.document import Edit
 
 from foretype_eval.statistics import cluster_bootstrap, clustered_ratio, percentiles
 
-__all__ = ["TAB_KEYS", "ClusterTally", "WrongOffer", "by_hand", "figures"]
-
 TAB_KEYS: Final = 2
 """Of a next edit that is taken: one to go there, one to apply it."""
 _POISSON: Final = 3.69

@@ -24,8 +24,6 @@ from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway, SimulatedGateway, measure
 from foretype_eval.replay.virtual import VirtualLoop
 
-__all__ = ["LiveGateway", "Simulator", "copy_line_of"]
-
 T = TypeVar("T")
 
 

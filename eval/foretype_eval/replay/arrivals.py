@@ -22,8 +22,6 @@ from foretype_eval.replay.run import ReplayOptions, replay_commit
 from foretype_eval.replay.trace import LatencyTrace, SimulatedGateway, TraceRow
 from foretype_eval.replay.virtual import VirtualLoop
 
-__all__ = ["record_arrivals"]
-
 _FIRST_MS: Final = 60.0
 _TOKEN_MS: Final = 6.0
 _REMEMBERED: Final = 16

@@ -17,8 +17,6 @@ from foretype_eval.gateway_options import GatewayUrl, ModelFile, TokenFile, gate
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.run import SYSTEMS, UNFILTERED, ReplayOptions, run_replay
 
-__all__ = ["replay"]
-
 
 def replay(
     repo: Annotated[Path, typer.Option(help="Git repository whose commits are typed, or a recording of edits.")],

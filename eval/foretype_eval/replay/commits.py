@@ -20,8 +20,6 @@ from foretype_context.folder.git import Repository, repository_at
 
 from foretype_eval.errors import RepositoryError
 
-__all__ = ["Commit", "Stretch", "changed_files", "commits_of", "files_before", "load_commit", "stretches_of"]
-
 MAX_FILE_BYTES = 1 << 20
 _GIT_S: Final = 120.0
 _COMMITS_MAX: Final = 300

@@ -6,14 +6,6 @@ from dataclasses import dataclass, field
 
 from foretype_context.text.document import Edit
 
-__all__ = [
-    "Changed",
-    "Event",
-    "Loaded",
-    "Moved",
-    "Recording",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Loaded:

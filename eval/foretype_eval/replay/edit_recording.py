@@ -29,8 +29,6 @@ from foretype_context.text.document import Edit
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 
-__all__ = ["load_recording", "utf16_edits"]
-
 _KINDS: Final = frozenset(
     {
         "documentEncountered",

@@ -12,8 +12,6 @@ import msgspec
 from foretype_eval.replay.results import CommitRow
 from foretype_eval.replay.trace import TraceRow
 
-__all__ = ["FinishedRows"]
-
 
 class _Line(CommitRow, frozen=True, kw_only=True):
     """A row as it is stored: with the latencies that were measured for it, which a saved trace is made of."""

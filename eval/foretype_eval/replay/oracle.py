@@ -14,8 +14,6 @@ from foretype_wire.messages import Complete
 
 from foretype_eval.replay.commits import Stretch
 
-__all__ = ["oracle_of"]
-
 _LOOK_CHARS: Final = 160
 
 

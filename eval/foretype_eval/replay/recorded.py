@@ -18,8 +18,6 @@ from foretype_eval.replay.commits import Commit, Stretch
 from foretype_eval.replay.edit_events import Changed, Loaded
 from foretype_eval.replay.edit_recording import load_recording
 
-__all__ = ["load_recorded"]
-
 _PASTE_CHARS: Final = 200
 """One edit that brings more was pasted or generated, and is nobody's typing."""
 

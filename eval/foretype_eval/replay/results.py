@@ -12,8 +12,6 @@ from foretype_eval.replay.developer import Tally
 from foretype_eval.replay.trace import RequestRecord
 from foretype_eval.statistics import Interval, clustered_ratio, has_spread, percentiles
 
-__all__ = ["CommitRow", "paired_ratio", "row_of", "summary"]
-
 STAGE_SAMPLES = 40
 _RESAMPLES = 2000
 

@@ -43,8 +43,6 @@ from foretype_eval.replay.strict import StrictFlow
 from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceRow
 from foretype_eval.replay.virtual import VirtualLoop
 
-__all__ = ["NEURAL", "SYSTEMS", "UNFILTERED", "ReplayOptions", "replay_commit", "run_replay"]
-
 SYSTEMS: Final = ("model", "adaptive", "copy_line", "empty")
 PREVIOUS: Final = "previous_model"
 NEURAL: Final = ("model", "unfiltered", "network", PREVIOUS)

@@ -25,18 +25,6 @@ from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, 
 from foretype_eval.errors import LatencyTraceError
 from foretype_eval.replay.virtual import VirtualLoop
 
-__all__ = [
-    "Answer",
-    "LatencyTrace",
-    "MeasuredGateway",
-    "ReplayGateway",
-    "RequestRecord",
-    "SimulatedGateway",
-    "TraceRow",
-    "measure",
-]
-
-
 _PIECE: Final = re.compile(r"[^\S\n]*(?:\w{1,8}|[^\w\s]{1,3})|\s+")
 """What a token of code is about: a part of a word or some punctuation, with the blanks before it."""
 

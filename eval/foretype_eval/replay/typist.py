@@ -11,8 +11,6 @@ from bisect import bisect_right
 from random import Random
 from typing import Final
 
-__all__ = ["gap_s", "keys_of", "next_key"]
-
 _QUANTILES: Final = (
     (0.0, 8.0),
     (0.10, 22.0),

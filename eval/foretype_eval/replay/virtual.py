@@ -12,8 +12,6 @@ import selectors
 from collections.abc import Generator, Mapping
 from typing import Any
 
-__all__ = ["VirtualLoop"]
-
 
 class _Selector(selectors.BaseSelector):
     """Wraps the real selector; instead of sleeping it advances the loop's clock."""

@@ -16,8 +16,6 @@ from foretype_eval.errors import PlotsUnavailableError, RunFileError
 from foretype_eval.report.figures import Prices, run_figures
 from foretype_eval.report.page import html_page
 
-__all__ = ["report"]
-
 
 def report(
     runs: Annotated[list[Path] | None, typer.Argument(help="Folders or items.jsonl of `eval replay --out`.")] = None,

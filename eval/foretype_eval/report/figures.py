@@ -11,8 +11,6 @@ from foretype_eval.compare.runs import Run
 from foretype_eval.replay.results import CommitRow, summary
 from foretype_eval.statistics import percentiles, wilson
 
-__all__ = ["Prices", "run_figures"]
-
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
     """What computing costs. Tokens are priced by the engine's time for them; both rates come from a bench.

@@ -8,8 +8,6 @@ from typing import Any
 
 from foretype_eval.report.plots import bars, curves
 
-__all__ = ["html_page"]
-
 _STYLE = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#111;background:#fff}
 table{border-collapse:collapse;margin:1rem 0;width:100%}th,td{border-bottom:1px solid #bbb;padding:.25rem .5rem;text-align:right}

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from foretype_eval.errors import PlotsUnavailableError
 
-__all__ = ["bars", "curves"]
-
 _HATCHES: Final = ("", "//", "..", "xx", "--", "\\\\", "oo", "++")
 _DASHES: Final = ("-", "--", ":", "-.")
 _GREYS: Final = ("0.25", "0.55", "0.75", "0.9")

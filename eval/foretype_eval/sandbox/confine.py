@@ -18,15 +18,6 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = [
-    "block_syscalls",
-    "can_block_syscalls",
-    "enter_namespaces",
-    "landlock_ruleset",
-    "restrict_files",
-    "set_limits",
-]
-
 _LINUX: Final = sys.platform.startswith("linux")
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
