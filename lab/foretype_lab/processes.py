@@ -9,8 +9,6 @@ import socket
 from pathlib import Path
 from typing import Final
 
-__all__ = ["environment", "free_ports"]
-
 _LAB: Final = str(Path(__file__).parents[1])
 _PORTS: Final = range(20_000, 32_000)
 """Below those of connections that go out (32,768 and up on Linux, 49,152 and up elsewhere)."""

@@ -38,22 +38,6 @@ from foretype_eval.replay.commits import Commit, commits_of, files_before, load_
 
 from foretype_lab.adaptive.fit_network import Viewed, fit_network
 
-__all__ = [
-    "EditsSoFar",
-    "FitRow",
-    "Told",
-    "WithFiles",
-    "commits_with_files",
-    "dump",
-    "fit",
-    "fit_templates",
-    "guess",
-    "main",
-    "rows_of",
-    "told_of",
-    "views_of",
-]
-
 _ROUNDS: Final = 20
 _PRIOR_PLACES: Final = 2.0
 _PRIOR_WEIGHT: Final = 0.4

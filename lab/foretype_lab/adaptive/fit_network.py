@@ -10,8 +10,6 @@ import numpy.typing as npt
 from foretype_client.adaptive.network import UNITS, Network
 from foretype_client.adaptive.views import CANDIDATES, VIEW_FEATURES, CandidateView
 
-__all__ = ["Viewed", "fit_network", "mean_logprob"]
-
 _ROUNDS: Final = 30
 _BATCH: Final = 256
 _RATE: Final = 3e-3

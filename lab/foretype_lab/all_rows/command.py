@@ -27,8 +27,6 @@ from foretype_lab.all_rows.sides import HERE, HERE_SIDE, checked_out, run_bench
 from foretype_lab.all_rows.table import GATE_ROUNDS, Bench, load_table
 from foretype_lab.errors import BenchFailedError
 
-__all__ = ["all_rows", "rows_page"]
-
 _MEASUREMENTS = HERE / "docs" / "measurements"
 _COLUMNS = ("value", "unit", "against", "ratio", "low", "high", "aim", "met", "record")
 

@@ -15,8 +15,6 @@ from foretype_eval.statistics import clustered_ratio
 from foretype_lab.all_rows.table import Aimed, Bench, Better, Row, picked
 from foretype_lab.errors import BenchFailedError
 
-__all__ = ["OURS", "THEIRS", "Ask", "aim_of", "behind", "conduct"]
-
 OURS: Final = "ours"
 THEIRS: Final = "against"
 _DIGITS: Final = 4

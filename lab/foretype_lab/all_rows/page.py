@@ -18,8 +18,6 @@ from foretype_lab.all_rows.conductor import aim_of
 from foretype_lab.all_rows.table import Bench, Row
 from foretype_lab.errors import BenchFailedError
 
-__all__ = ["Measured", "MeasuredRow", "missed_without_record", "page_with_rows", "rows_by_name"]
-
 _PLACE: Final = re.compile(r"(<!-- rows((?: [\w.-]+)*) -->\n).*?(<!-- end of rows -->)", re.DOTALL)
 _FRONT: Final = "front"
 _HEAD: Final = "| | measured | beside | ratio | aim | |\n|---|--:|--:|--:|--:|---|"

@@ -32,8 +32,6 @@ from foretype_context.folder.git import repository_at
 from foretype_lab.all_rows.table import Bench
 from foretype_lab.errors import BenchFailedError
 
-__all__ = ["HERE", "HERE_SIDE", "Side", "checked_out", "run_bench"]
-
 HERE: Final = Path(__file__).parents[3]
 _SHIPPED: Final = ("wire", "client", "lsp_server", "context", "retrieval", "backend", "models", "plan")
 _MEASURING: Final = ("eval", "lab")

@@ -10,8 +10,6 @@ import msgspec
 
 from foretype_lab.errors import BenchFailedError
 
-__all__ = ["GATE_ROUNDS", "Aimed", "Bench", "Better", "Row", "load_table", "picked"]
-
 GATE_ROUNDS: Final = 2
 """Of each bench of the hot path: enough for a ratio with an interval, in ten minutes."""
 _TABLE: Final = Path(__file__).with_name("rows.toml")

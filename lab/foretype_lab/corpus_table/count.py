@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from foretype_lab.corpus_table.symbols import Symbols
 
-__all__ = ["ORDERS", "Counts", "Level", "bytes_of", "chosen", "count_order", "shares_in"]
-
 ORDERS: Final = 5
 _PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLLOWER_BITS: Final = np.uint64(16)

@@ -23,8 +23,6 @@ from foretype_eval.latency.editor_bench import first_suggestion
 from foretype_eval.latency.lsp_client import LspClient
 from foretype_eval.statistics import percentiles
 
-__all__ = ["FootprintOptions", "measure_footprint"]
-
 _IMPORT: Final = """
 import time
 began, used = time.perf_counter(), time.process_time()

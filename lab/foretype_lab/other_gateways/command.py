@@ -14,8 +14,6 @@ from rich.table import Table
 
 from foretype_lab.other_gateways.measure import PeerLoadOptions, run_peer
 
-__all__ = ["peer_load"]
-
 
 def peer_load(
     peer: Annotated[str, typer.Argument(help="litellm, smg, foretype, or the http:// URL of a running gateway.")],

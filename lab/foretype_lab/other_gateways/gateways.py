@@ -28,8 +28,6 @@ from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, requ
 from foretype_lab.other_gateways.sse_engine import MODEL
 from foretype_lab.processes import environment, free_ports
 
-__all__ = ["PEERS", "GatewayPlace", "peer", "scripted_server", "version_of"]
-
 PEERS: Final = ("litellm", "smg", "foretype")
 ENVIRONMENTS: Final = Path(".venv-peer-gateways")
 _START_S: Final = 90.0

@@ -23,8 +23,6 @@ from foretype_lab.other_gateways.gateways import GatewayPlace, peer, scripted_se
 from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
 from foretype_lab.other_gateways.sse_engine import MODEL
 
-__all__ = ["PeerLoadOptions", "run_peer"]
-
 _CLASS: Final = "completion"
 _DRAIN_S: Final = 5.0
 _CALM_S: Final = 10.0

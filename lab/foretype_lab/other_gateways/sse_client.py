@@ -9,8 +9,6 @@ from typing import Any, Final, cast
 import msgspec
 from foretype_wire.errors import GatewayGoneError
 
-__all__ = ["SseConnection", "request_bytes"]
-
 
 class _Delta(msgspec.Struct, frozen=True):
     content: str | None = None

@@ -15,8 +15,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-__all__ = ["MODEL", "ScriptedServer", "serve"]
-
 MODEL: Final = "scripted"
 _WORD: Final = " token"
 _HEAD: Final = b"HTTP/1.1 %d %s\r\ncontent-type: %s\r\n%s\r\n"

@@ -23,8 +23,6 @@ from foretype_wire.messages import Complete
 from foretype_lab.peer.llama_vim import Buffer, LlamaVim, LlamaVimOptions, Sent
 from foretype_lab.peer.recorded_typist import Offer
 
-__all__ = ["CountingGateway", "ForetypeAssistant", "InfillServer", "LlamaVimAssistant", "RequestRow", "buffer_of"]
-
 _TIMINGS: Final = ["content", "timings/prompt_n", "timings/cache_n", "timings/prompt_ms", "timings/predicted_n"]
 
 

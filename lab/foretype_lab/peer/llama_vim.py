@@ -23,8 +23,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-__all__ = ["Buffer", "Hint", "LlamaVim", "LlamaVimOptions", "Sent"]
-
 _RETRY_S: Final = 0.1
 _FIRST_PREDICT_MS: Final = 250
 _REST_S: Final = 3.0

@@ -18,8 +18,6 @@ from foretype_eval.replay.accept import Rule, decide
 
 from foretype_lab.peer.steps import Step
 
-__all__ = ["Assistant", "Offer", "RecordedTypist", "TypistTally"]
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:

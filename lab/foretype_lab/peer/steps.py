@@ -16,8 +16,6 @@ from foretype_eval.replay.edit_events import Changed, Loaded, Moved, Recording
 
 from foretype_lab.prefill.asking_moments import shifted
 
-__all__ = ["Step", "steps_of"]
-
 _CARET_FOLLOWS_S: Final = 0.05
 
 

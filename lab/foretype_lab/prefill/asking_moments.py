@@ -13,8 +13,6 @@ from foretype_context.prompt.sources import Snippet
 from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_eval.replay.edit_events import Event, Loaded, Moved, Recording
 
-__all__ = ["Cause", "Moment", "moments_of", "shifted"]
-
 _NEAR_LINES: Final = 10
 _CARET_FOLLOWS_S: Final = 0.05
 """An editor reports the caret up to this long after the change that moved it (1 to 3 ms at the median of a real session)."""

@@ -16,8 +16,6 @@ from foretype_eval.replay.edit_recording import load_recording
 from foretype_eval.replay.typist import gap_s, next_key
 from foretype_lsp.documents.differences import difference
 
-__all__ = ["record_commits", "recording_of"]
-
 _JUMP_S: Final = 2.0
 _SWITCH_S: Final = 10.0
 _COMMIT_S: Final = 60.0

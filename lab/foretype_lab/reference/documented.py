@@ -12,8 +12,6 @@ import msgspec
 
 from foretype_lab.errors import UndocumentedError
 
-__all__ = ["Documented", "described", "documented", "linked", "summary", "table"]
-
 _ENTRY: Final = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*)$")
 _UNSET: Final = re.compile(r"\s*Unset: (?P<what>.+)\.$")
 _PAGE: Final = re.compile(r"(?<![\w/`])docs/([a-z-]+)\.md")

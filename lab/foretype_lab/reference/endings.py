@@ -6,8 +6,6 @@ from foretype_backend.admission.outcomes import CODES, FINISHES, HTTP_STATUS, Re
 
 from foretype_lab.reference.documented import described
 
-__all__ = ["endings_page"]
-
 
 def endings_page() -> str:
     """As Markdown, in the order in which the code has them."""

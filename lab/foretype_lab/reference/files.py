@@ -9,8 +9,6 @@ from typing import Final
 
 from foretype_lab.errors import UndocumentedError
 
-__all__ = ["files_page"]
-
 _ROOT: Final = Path(__file__).parents[3]
 _ROOMS: Final = ("context", "wire", "client", "lsp_server", "retrieval", "backend", "models", "plan", "eval", "lab")
 

@@ -12,8 +12,6 @@ from foretype_lab.reference.fleet import fleet_page
 from foretype_lab.reference.metrics import metrics_page
 from foretype_lab.reference.settings import options_page, settings_page
 
-__all__ = ["PAGES"]
-
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands_page,
     "endings.md": endings_page,

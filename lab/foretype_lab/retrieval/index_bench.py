@@ -27,8 +27,6 @@ from foretype_lab.errors import RepositorySourceError
 from foretype_lab.processes import environment
 from foretype_lab.retrieval.repositories import load_repositories
 
-__all__ = ["bench_index"]
-
 AIMS: Final[dict[str, tuple[str, float]]] = {
     "chunks_per_s": ("≥", 2_000),
     "resident_mb": ("≤", 500),

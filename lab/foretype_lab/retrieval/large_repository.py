@@ -28,8 +28,6 @@ from foretype_retrieval.watch import IndexedFolder
 from foretype_lab.errors import RepositorySourceError
 from foretype_lab.processes import environment
 
-__all__ = ["bench_large_repository"]
-
 _WORDS: Final = tuple(
     word
     for line in (

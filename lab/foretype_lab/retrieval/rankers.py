@@ -13,8 +13,6 @@ from foretype_retrieval.terms import identifiers
 
 from foretype_lab.retrieval.repositories import File, Repository
 
-__all__ = ["DEPTH", "RANKERS", "Rankers"]
-
 DEPTH: Final = 20
 """How far a definition is looked for; further down it counts as not found."""
 

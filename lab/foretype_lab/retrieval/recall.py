@@ -20,8 +20,6 @@ from foretype_lab.retrieval.rankers import DEPTH, RANKERS, Rankers
 from foretype_lab.retrieval.repositories import Repository, index_of
 from foretype_lab.retrieval.sites import Site, sites
 
-__all__ = ["measure_recall"]
-
 _RESAMPLES = 4_000
 
 

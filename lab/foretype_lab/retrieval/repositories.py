@@ -22,8 +22,6 @@ from foretype_retrieval.segment import build
 
 from foretype_lab.errors import RepositorySourceError
 
-__all__ = ["File", "Repository", "index_of", "load_repositories"]
-
 
 @dataclass(frozen=True)
 class File:
