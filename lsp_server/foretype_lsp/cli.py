@@ -11,8 +11,6 @@ from typing import Annotated, Final
 
 import typer
 
-__all__ = ["app", "main"]
-
 _SWITCH_S: Final = 0.0005
 
 app = typer.Typer(help="Language server on standard input and output.", add_completion=False)

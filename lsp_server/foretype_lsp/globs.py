@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 
 from foretype_context.folder import globs as linear
 
-__all__ = ["first_match", "matches"]
-
 
 def first_match(globs: Iterable[str], paths: Sequence[str]) -> str | None:
     """The first glob that matches any of `paths` (the same file, absolute and relative to its folder)."""

@@ -25,8 +25,6 @@ from foretype_lsp.options import Options
 from foretype_lsp.settings import Settings
 from foretype_lsp.trust import why_unread
 
-__all__ = ["Indexing", "Progresses"]
-
 _log: Final = logging.getLogger(__name__)
 
 _WATCHED: Final = "**/*"

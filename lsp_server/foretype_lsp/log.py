@@ -14,8 +14,6 @@ from typing import Final
 
 from foretype_context.text.plain import PlainFormatter
 
-__all__ = ["configure", "set_level"]
-
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MAX_BYTES: Final = 2 << 20
 

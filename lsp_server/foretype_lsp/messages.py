@@ -14,29 +14,6 @@ from msgspec import Meta
 from foretype_lsp.documents.positions import Position
 from foretype_lsp.errors import InvalidParamsError
 
-__all__ = [
-    "CodeAction",
-    "Completion",
-    "ContentChange",
-    "DidChange",
-    "DidClose",
-    "DidOpen",
-    "DidSave",
-    "ExecuteCommand",
-    "Identifier",
-    "InlineCompletion",
-    "InlineEdit",
-    "NextEditEnded",
-    "NextEditJumped",
-    "PartiallyAccepted",
-    "Range",
-    "Rested",
-    "Selected",
-    "Shown",
-    "WatchedFiles",
-    "read",
-]
-
 _Unsigned = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 _MAX_UNSIGNED: Final = 2**31 - 1  # LSP's own limit of `uinteger`
 

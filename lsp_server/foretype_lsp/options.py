@@ -16,8 +16,6 @@ from foretype_client.session.connecting import without_credentials
 from foretype_context.edits.pace import Eagerness
 from msgspec import Meta
 
-__all__ = ["IndexOptions", "LogLevel", "NextEditOptions", "Options", "Problem", "parse"]
-
 
 class LogLevel(StrEnum):
     DEBUG = "debug"

@@ -10,8 +10,6 @@ from foretype_wire.subscriptions import Subscribers
 from foretype_lsp.log import set_level
 from foretype_lsp.options import Options, Problem, parse
 
-__all__ = ["Settings"]
-
 _log: Final = logging.getLogger(__name__)
 
 

@@ -13,9 +13,6 @@ from foretype_client.session.connecting import without_credentials
 from foretype_context.prompt.profile import Service
 from foretype_wire.subscriptions import Subscribers
 
-__all__ = ["Counts", "State", "Status", "StatusMachine"]
-
-
 _REDUCED = {
     Service.NO_RETRIEVAL: "the gateway is loaded: suggestions without other files, for now",
     Service.SHORT_CONTEXT: "the gateway is loaded: suggestions from less context, for now",

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from foretype_lsp.options import Options
 
-__all__ = ["trusted_roots", "why_unread"]
-
 
 def why_unread(options: Options) -> str | None:
     """Why nothing but the open documents is read, or None where other files may be."""

@@ -7,8 +7,6 @@ from typing import Any, Final, Protocol
 
 from lsprotocol import types
 
-__all__ = ["Channel", "Progress"]
-
 _MESSAGE_CHARS: Final = 80
 
 

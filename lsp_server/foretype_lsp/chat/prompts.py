@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CODE_CHARS_MAX", "DOCUMENT", "EXPLAIN", "Messages", "Prompt"]
-
 CODE_CHARS_MAX: Final = 16_000
 """Of what is asked about: with the answer, what fits into a pool of 8,000 tokens."""
 

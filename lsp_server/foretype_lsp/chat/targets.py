@@ -17,8 +17,6 @@ from foretype_context.syntax.parsing import node_text, parse_bounded
 from foretype_context.text.strings import well_formed
 from tree_sitter import Node
 
-__all__ = ["Definition", "definition_at"]
-
 _COMMENTS: Final = frozenset({"comment", "line_comment", "block_comment"})
 _BODY_TYPES: Final = frozenset({"block", "statement_block", "compound_statement", "body_statement", "function_body"})
 _OUTER: Final = WRAPPERS | {"variable_declarator", "lexical_declaration", "variable_declaration"}

@@ -15,8 +15,6 @@ from foretype_context.text.strings import well_formed
 
 from foretype_lsp.documents.positions import split_lines
 
-__all__ = ["CellKind", "commented", "header", "kind_of", "masked", "shown", "without_headers"]
-
 _CELL_MAGIC: Final = re.compile(r"\s*%%(\w[\w.-]*)")
 _RUNS_PYTHON: Final = frozenset(
     [

@@ -5,8 +5,6 @@ from __future__ import annotations
 from foretype_context.text.document import Edit
 from foretype_context.text.strings import common_prefix, common_suffix
 
-__all__ = ["difference"]
-
 
 def difference(old: str, new: str) -> Edit:
     """The one edit between two texts: what is left without their common start and end."""

@@ -18,8 +18,6 @@ from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.positions import Lines, Position
 from foretype_lsp.messages import ContentChange
 
-__all__ = ["CellText", "Joined"]
-
 _BETWEEN: Final = "\n\n"
 
 

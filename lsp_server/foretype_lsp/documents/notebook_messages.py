@@ -11,8 +11,6 @@ from msgspec import Meta
 
 from foretype_lsp.messages import ContentChange, Identifier, Params, TextDocument
 
-__all__ = ["MARKUP", "Cell", "DidChangeNotebook", "DidCloseNotebook", "DidOpenNotebook", "Structure"]
-
 MARKUP: Final = 1
 
 _Index = Annotated[int, Meta(ge=0)]

@@ -15,8 +15,6 @@ from foretype_lsp.documents.notebooks import Changed, Closed, Event
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.errors import InvalidParamsError
 
-__all__ = ["SYNC_OPTIONS", "NotebookSync"]
-
 _log: Final = logging.getLogger(__name__)
 
 SYNC_OPTIONS: Final = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])

@@ -12,8 +12,6 @@ from foretype_context.text.document import Edit
 
 from foretype_lsp.documents.positions import Lines
 
-__all__ = ["REACH_CHARS", "Window", "around"]
-
 REACH_CHARS: Final = 100_000
 """What a window holds on either side of its place: more than any prompt, some 2,500 lines."""
 

@@ -10,8 +10,6 @@ from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.next_edit.offering import Answer, NextEdits, Offered
 from foretype_lsp.next_edit.offers import ACCEPT_COMMAND, item
 
-__all__ = ["DID_SHOW", "ENDED", "JUMPED", "QUESTION", "NextEditMessages"]
-
 QUESTION: Final = "textDocument/copilotInlineEdit"
 DID_SHOW: Final = "textDocument/didShowInlineEdit"
 JUMPED: Final = "foretype/nextEditJumped"

@@ -19,8 +19,6 @@ from foretype_lsp.next_edit.tracking import Tracking
 if TYPE_CHECKING:
     from foretype_client.session.session import Session
 
-__all__ = ["EditModel", "FromModel", "GatewayModel"]
-
 _log: Final = logging.getLogger(__name__)
 
 _DEADLINE_MS: Final = 2_000.0

@@ -27,8 +27,6 @@ from foretype_lsp.next_edit.places import EditPlace, in_open
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
 
-__all__ = ["Answer", "NextEdits", "Offered"]
-
 _NEAR_LINES: Final = 2
 """Below the cursor; an edit there is shown in place."""
 

@@ -12,8 +12,6 @@ from foretype_context.edits.pace import RememberedEdit
 
 from foretype_lsp.next_edit.places import EditPlace
 
-__all__ = ["ACCEPT_COMMAND", "GivenEdit", "Offers", "item"]
-
 ACCEPT_COMMAND: Final = "foretype.nextEdit.accept"
 
 _KEPT: Final = 64

@@ -20,8 +20,6 @@ from foretype_context.text.document import Document, Edit
 from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.shared import SharedDocuments
 
-__all__ = ["Tracking"]
-
 _T = TypeVar("_T")
 
 _WAITING_MOST: Final = 256

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_BODY_BYTES", "Framing", "frame"]
-
 MAX_BODY_BYTES: Final = 256 << 20
 """A larger message is skipped (five 50 MB files would fit)."""
 

@@ -32,8 +32,6 @@ from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageS
 from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.transport.framing import frame
 
-__all__ = ["Protocol"]
-
 _log: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["import_types"]
-
 _FIELDS: Final = "__attrs_attrs__"
 _making: Final = threading.RLock()
 

@@ -18,8 +18,6 @@ from typing import Final
 
 from foretype_lsp.transport.framing import Framing
 
-__all__ = ["PARENT_POLL_S", "FdWriter", "keep_stdout", "process_alive", "read_forever", "watch_process"]
-
 _log: Final = logging.getLogger(__name__)
 
 PARENT_POLL_S: Final = 3.0
