@@ -9,8 +9,6 @@ from typing import Any, Final
 from foretype_context.grammars.families import Family, families, unserved
 from foretype_context.grammars.grammar import GRAMMARS
 
-__all__ = ["lines", "markdown", "rows"]
-
 _COLUMNS: Final = 80
 
 

@@ -15,8 +15,6 @@ from msgspec import Meta
 
 from foretype_models.errors import UseError
 
-__all__ = ["CATALOGUE", "Catalogue", "Entry", "Speed", "read_catalogue"]
-
 CATALOGUE: Final = Path(__file__).with_name("catalogue.toml")
 
 _HUB: Final = "https://huggingface.co"

@@ -14,8 +14,6 @@ from foretype_client.private_gateway.finding import PROFILE_NAME, chosen_profile
 
 from foretype_models.errors import UseError
 
-__all__ = ["Choice", "chosen", "keep", "render"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:

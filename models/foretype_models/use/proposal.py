@@ -9,8 +9,6 @@ from foretype_models.errors import UseError
 from foretype_models.use.catalogue import Catalogue, Entry, Speed
 from foretype_models.use.machine import Machine
 
-__all__ = ["Expected", "Proposal", "check_memory", "expected", "plan_for", "propose"]
-
 CACHE_BYTES: Final = 256 << 20
 """Of the embedded engine's key-value cache, its own default."""
 _RUNTIME_BYTES: Final = 500_000_000
