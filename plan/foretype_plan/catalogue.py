@@ -13,8 +13,6 @@ import msgspec
 
 from foretype_plan.errors import PlanError
 
-__all__ = ["Catalogue", "Hardware", "Input", "Model", "catalogue", "hardware", "model"]
-
 _UNGATED: Final = frozenset({"gpt_bigcode", "starcoder2"})
 """Model types whose MLP has two matrices, not three."""
 _CONFIG_MAX: Final = 1 << 20

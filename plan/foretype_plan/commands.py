@@ -18,8 +18,6 @@ from foretype_plan.plan import plan as planned
 from foretype_plan.reference import TOLERANCE, reference
 from foretype_plan.scenario import Scenario, Tier, inputs_of, read
 
-__all__ = ["plan"]
-
 
 def plan(
     file: Annotated[

@@ -8,8 +8,6 @@ from typing import Final
 
 from foretype_plan.errors import PlanError
 
-__all__ = ["COMMITS", "OFFICE", "active_by_hour", "swing"]
-
 COMMITS: Final = (
     0.0320, 0.0204, 0.0208, 0.0186, 0.0128, 0.0109, 0.0149, 0.0216, 0.0349, 0.0453, 0.0541, 0.0561,
     0.0477, 0.0494, 0.0574, 0.0606, 0.0631, 0.0596, 0.0542, 0.0479, 0.0536, 0.0578, 0.0583, 0.0479,

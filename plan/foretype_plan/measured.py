@@ -11,8 +11,6 @@ from foretype_plan.catalogue import catalogue
 from foretype_plan.scenario import Scenario, Tier, values
 from foretype_plan.sheet import evaluate
 
-__all__ = ["measured"]
-
 
 class _Run(NamedTuple):
     source: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["number"]
-
 
 def number(value: float, digits: int = 4) -> str:
     """So many digits that count, and all of those before the point: no reader of 80 columns wants 2.8e+04."""

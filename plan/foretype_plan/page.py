@@ -15,8 +15,6 @@ from foretype_plan.plan import WALLS, plan
 from foretype_plan.reference import reference
 from foretype_plan.scenario import Scenario, values
 
-__all__ = ["page", "static"]
-
 
 def page(scenario: Scenario) -> str:
     """Of the scenario's first tier.

@@ -14,8 +14,6 @@ from foretype_plan.formulas import replicas_of_hour
 from foretype_plan.scenario import Scenario, Tier, values
 from foretype_plan.sheet import evaluate, inputs, quantities
 
-__all__ = ["WALLS", "plan"]
-
 WALLS: Final = {
     "compute": "prompts are computed: a better hit rate, 8-bit weights, or more FLOP/s",
     "bandwidth": "weights are read for each token: fewer bits, speculation, or a larger batch",

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 from foretype_plan.day import swing
 from foretype_plan.sheet import evaluate
 
-__all__ = ["TOLERANCE", "reference"]
-
 TOLERANCE: Final = 0.30
 """The case studies call themselves right to that."""
 

@@ -13,8 +13,6 @@ from foretype_plan.day import COMMITS, OFFICE
 from foretype_plan.errors import PlanError
 from foretype_plan.formulas import tokens_per_step
 
-__all__ = ["Language", "Scenario", "Tier", "inputs_of", "read", "values"]
-
 _BITS: Final = frozenset({4, 8, 16})
 _SHARES: Final = frozenset(
     {

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from foretype_plan import formulas
 from foretype_plan.errors import PlanError
 
-__all__ = ["Quantity", "evaluate", "inputs", "quantities"]
-
 
 class Quantity(NamedTuple):
     """One formula.

@@ -12,8 +12,6 @@ from typing import Final, cast
 from foretype_plan import formulas
 from foretype_plan.sheet import quantities
 
-__all__ = ["script"]
-
 _HEAD: Final = (
     "// Made of formulas.py by `make plan-page`: do not edit.\n'use strict';\nconst ceil = Math.ceil, exp = Math.exp;\n"
 )

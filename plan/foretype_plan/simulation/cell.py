@@ -27,8 +27,6 @@ from foretype_plan.simulation.figures import Tally
 from foretype_plan.simulation.fleet import Fleet, Flight
 from foretype_plan.simulation.people import Developer, Prompt
 
-__all__ = ["Cell"]
-
 _TICK_S: Final = 0.1
 _WAITING_TICK_S: Final = 0.02
 _RETRY_AFTER_MS: Final = 1000.0

@@ -10,8 +10,6 @@ from foretype_plan.simulation.people import Arrivals
 from foretype_plan.simulation.routing import Routing
 from foretype_plan.simulation.slot_engine import SlotSpec
 
-__all__ = ["CellOptions", "Tenant"]
-
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     """Developers of one customer.

@@ -26,8 +26,6 @@ from foretype_plan.simulation.runs import Rows, run_scenario
 from foretype_plan.simulation.scenarios import SCENARIOS
 from foretype_plan.simulation.world_day import check, world_day
 
-__all__ = ["simulate"]
-
 _SHOWN = {
     "ttft_p50_ms": "p50, ms",
     "ttft_p99_ms": "p99, ms",

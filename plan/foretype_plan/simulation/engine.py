@@ -22,8 +22,6 @@ from foretype_plan.scenario import Scenario, Tier, values
 from foretype_plan.sheet import evaluate
 from foretype_plan.simulation.kv_cache import KvCache
 
-__all__ = ["BLOCK_TOKENS", "Ended", "Engine", "EngineSpec", "First", "Happening", "Work", "spec_of"]
-
 BLOCK_TOKENS: Final = 64
 """Of the simulation's blocks. Engines use 16; a prompt is found to within one, and a coarse one costs a quarter of the time."""
 _HOST_BYTES_PER_S: Final = 25e9

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, Final
 
-__all__ = ["Tally", "interval", "quantile"]
-
 _T: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t, 95 % in two sides, by degrees of freedom from 1 on; beyond nine 2.2 is wide enough."""
 

@@ -22,8 +22,6 @@ from foretype_plan.simulation.people import Developer, Prompt
 from foretype_plan.simulation.replicas import Replica, Replicas
 from foretype_plan.simulation.routing import RoutingBook
 
-__all__ = ["Fleet", "FleetListener", "Flight"]
-
 _LANGUAGE: Final = "python"
 
 

@@ -11,8 +11,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Found", "KvCache"]
-
 
 class Found(NamedTuple):
     """Blocks of a prompt's beginning: on the GPU, and behind them in the host's memory."""

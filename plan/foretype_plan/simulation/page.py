@@ -11,8 +11,6 @@ from typing import Any, Final
 from foretype_plan.errors import PlanError
 from foretype_plan.page import static
 
-__all__ = ["page", "read_result"]
-
 _MOST_BYTES: Final = 64 << 20
 
 

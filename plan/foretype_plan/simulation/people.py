@@ -24,8 +24,6 @@ from foretype_wire.messages import RequestClass
 from foretype_plan.errors import PlanError
 from foretype_plan.simulation.engine import BLOCK_TOKENS
 
-__all__ = ["Arrival", "Arrivals", "Developer", "Prompt", "chain_of", "read_arrivals", "shipped_arrivals"]
-
 _MOST_BYTES: Final = 64 << 20
 _MOST_GAP_S: Final = 3600.0
 _CLASSES: Final = {one.value: one for one in RequestClass}

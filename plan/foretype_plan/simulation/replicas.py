@@ -9,8 +9,6 @@ import msgspec
 from foretype_plan.simulation.engine import Engine, EngineSpec
 from foretype_plan.simulation.slot_engine import SlotEngine, SlotSpec
 
-__all__ = ["COLD_START", "ColdStart", "Replica", "Replicas"]
-
 
 class ColdStart(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of each phase; a replica of the warm pool has the first three behind it.

@@ -14,8 +14,6 @@ from foretype_backend.prefix.salt import Namespace
 
 from foretype_plan.simulation.people import Prompt
 
-__all__ = ["Routing", "RoutingBook"]
-
 
 class Routing(StrEnum):
     """`prefix` is the product; `hash` sends a session always to one place; `round_robin` knows nothing."""

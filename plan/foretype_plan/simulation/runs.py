@@ -14,8 +14,6 @@ from foretype_plan.simulation.figures import interval
 from foretype_plan.simulation.people import Arrivals
 from foretype_plan.simulation.scenarios import SCENARIOS, Base
 
-__all__ = ["Progress", "Rows", "rounded", "run_scenario"]
-
 Progress = Callable[[str, int, int], None]
 _Row = dict[str, Any]
 

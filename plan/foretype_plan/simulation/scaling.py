@@ -15,8 +15,6 @@ from foretype_plan.simulation.cell import Cell
 from foretype_plan.simulation.engine import Engine
 from foretype_plan.simulation.replicas import COLD_START, ColdStart
 
-__all__ = ["Scaled", "Scaler"]
-
 _EVERY_S: Final = 5.0
 _GPU_TARGET: Final = 0.7
 """What scalers on GPU use are told to keep to."""

@@ -10,8 +10,6 @@ import msgspec
 
 from foretype_plan.simulation.engine import Ended, First, Happening, Work
 
-__all__ = ["SlotEngine", "SlotSpec"]
-
 
 class SlotSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of an uncached prompt token and of a generated one; the rest is what a cell asks of every engine."""

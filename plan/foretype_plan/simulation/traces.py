@@ -17,8 +17,6 @@ from foretype_plan.simulation.cell_options import CellOptions
 from foretype_plan.simulation.figures import quantile
 from foretype_plan.simulation.people import Arrivals, Developer, Prompt, chain_of
 
-__all__ = ["OBJECTIVES_S", "Answered", "Sent", "Trace", "of_cell", "of_gateway", "pair", "pooled", "predicted"]
-
 OBJECTIVES_S: Final[Mapping[str, float]] = {"interactive": 0.1, "block": 0.5, "speculative": 0.15}
 _DRAIN_S: Final = 5.0
 

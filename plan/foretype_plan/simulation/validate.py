@@ -28,8 +28,6 @@ from foretype_plan.simulation.slot_engine import SlotSpec
 from foretype_plan.simulation.traces import OBJECTIVES_S, Sent, Trace, of_gateway, pair, predicted
 from foretype_plan.simulation.vllm_replica import find_vllm, validate_vllm
 
-__all__ = ["Calibrated", "calibrated", "of_window", "scripted_cell", "validate"]
-
 _SLOTS: Final = 16
 _TOKENS: Final = 6
 _FRAME_MS: Final = 20.0

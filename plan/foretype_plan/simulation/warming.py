@@ -10,8 +10,6 @@ from foretype_backend.fleet.warmups import PromptBeginning, WarmQueue
 from foretype_plan.simulation.cell import Cell
 from foretype_plan.simulation.people import Prompt
 
-__all__ = ["Warmer"]
-
 _LOOK_S: Final = 0.1
 _LOWEST: Final = 9
 

@@ -25,8 +25,6 @@ from foretype_plan.simulation.people import Arrivals
 from foretype_plan.simulation.runs import Progress, Rows, rounded
 from foretype_plan.simulation.scenarios import RATE, capacity
 
-__all__ = ["REGIONS", "check", "estimate", "world_day"]
-
 REGIONS: Final[Mapping[str, tuple[float, float]]] = {"europe": (0.0, 0.4), "america": (-5.0, 0.35), "asia": (8.0, 0.25)}
 """Hours east of UTC, and share of the developers."""
 _SWING: Final = 10.0
