@@ -9,8 +9,6 @@ from pathlib import Path
 from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.watch import default_cache_dir
 
-__all__ = ["checks"]
-
 
 def checks(cache_dir: Path | None = None, table: Path | None = None) -> Iterator[tuple[str, bool, str, str]]:
     """Name, whether it is as it should be, detail, and what to do if not.

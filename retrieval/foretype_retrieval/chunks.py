@@ -16,8 +16,6 @@ from foretype_context.syntax.parsing import parse_bounded
 
 from foretype_retrieval.definitions import ChunkKind, Definition, definitions
 
-__all__ = ["MAX_CHUNKS_PER_FILE", "SHOWN_CHARS", "Chunk", "chunk_text"]
-
 SHOWN_CHARS: Final = 1_000
 """Characters of a chunk that a prompt shows: 200 to 300 tokens of source."""
 

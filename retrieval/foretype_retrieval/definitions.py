@@ -14,8 +14,6 @@ from foretype_context.syntax.node_types import CLASSES, FUNCTION_VALUES, FUNCTIO
 from foretype_context.syntax.parsing import node_text
 from tree_sitter import Node, Tree
 
-__all__ = ["ChunkKind", "Definition", "definitions"]
-
 MAX_DEPTH: Final = 12
 MAX_VISITED: Final = 50_000
 

@@ -8,8 +8,6 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EMBEDDED_CHARS", "Embedder"]
-
 EMBEDDED_CHARS: Final = 1_500
 """So much of a text is embedded."""
 

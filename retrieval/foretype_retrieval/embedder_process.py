@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 
 from foretype_retrieval.errors import EmbedderError
 
-__all__ = ["ProcessEmbedder"]
-
 QUESTION_WAIT_S: Final = 0.02
 """A short model answers a question in 10 to 20 ms; nobody waits longer."""
 

@@ -19,8 +19,6 @@ from foretype_retrieval.segment import FileEntry, IndexSegment, build, merge
 from foretype_retrieval.terms import symbol_term
 from foretype_retrieval.vectors import VectorPart
 
-__all__ = ["FileState", "FoundChunk", "Index", "Key", "Ranking"]
-
 Array = NDArray[Any]
 
 _K1: Final = 1.2

@@ -23,18 +23,6 @@ from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import FoundChunk, Index, Key
 from foretype_retrieval.terms import count_terms, identifiers, identifiers_of, import_names
 
-__all__ = [
-    "WEIGHTS",
-    "Candidates",
-    "Features",
-    "Query",
-    "SearchHit",
-    "candidates",
-    "query_at",
-    "query_of_words",
-    "search",
-]
-
 NEAR_LINES: Final = 200
 """Lines above the place that a question looks at."""
 

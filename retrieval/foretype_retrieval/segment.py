@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from foretype_retrieval.chunks import Chunk
 from foretype_retrieval.terms import count_terms, identifiers, subwords, symbol_term
 
-__all__ = ["ARRAYS", "FileEntry", "IndexSegment", "build", "merge"]
-
 Array = NDArray[Any]
 
 _NAME_WEIGHT: Final = 3

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from foretype_retrieval.embedder import EMBEDDED_CHARS, Embedder
 from foretype_retrieval.errors import EmbedderError
 
-__all__ = ["LazyEmbedder", "StaticEmbedder", "default_embedder", "load_static"]
-
 _FORMAT: Final = 1
 
 

@@ -32,15 +32,6 @@ from foretype_retrieval.errors import (
 from foretype_retrieval.segment import ARRAYS, IndexSegment
 from foretype_retrieval.vectors import EXACT_CHUNKS, build_faiss
 
-__all__ = [
-    "FORMAT",
-    "Stored",
-    "folder_of",
-    "load",
-    "save",
-    "writing",
-]
-
 Array = NDArray[Any]
 
 FORMAT: Final = 1

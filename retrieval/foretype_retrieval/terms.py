@@ -12,16 +12,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-__all__ = [
-    "MAX_IDENTIFIER_CHARS",
-    "count_terms",
-    "identifiers",
-    "identifiers_of",
-    "import_names",
-    "subwords",
-    "symbol_term",
-]
-
 MAX_IDENTIFIER_CHARS: Final = 80
 """Longer runs of letters are data (base64, hashes)."""
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from foretype_retrieval.embedder import EMBEDDED_CHARS
 from foretype_retrieval.errors import EmbedderError
 
-__all__ = ["TransformerEmbedder", "load_transformer"]
-
 _BATCH: Final = 32
 
 

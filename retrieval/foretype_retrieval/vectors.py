@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from foretype_retrieval.errors import UnreadableVectorsError
 
-__all__ = ["EXACT_CHUNKS", "VectorPart", "build_faiss", "open_faiss"]
-
 Array = NDArray[Any]
 
 EXACT_CHUNKS: Final = 6_000

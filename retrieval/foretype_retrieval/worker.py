@@ -24,8 +24,6 @@ from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, Wo
 from foretype_retrieval.indexing import IndexingProgress, UpdateReport, update_workspace
 from foretype_retrieval.static_embedder import default_embedder
 
-__all__ = ["run_worker"]
-
 _NICE: Final = 10
 _STOP_S: Final = 5.0
 
