@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["FILE_NAME", "Announcement"]
-
 FILE_NAME: Final = "gateway.json"
 
 

@@ -56,8 +56,6 @@ from foretype_wire.messages import (
 )
 from foretype_wire.segment_cache import SegmentCache
 
-__all__ = ["BadFrame", "ClientProtocol", "Event", "Failed", "ProtocolStatistics", "Refused", "State"]
-
 _EARLY_CANCELS: Final = 256
 """How many cancels of ids not yet asked for are remembered."""
 

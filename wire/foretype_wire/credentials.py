@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from foretype_wire.errors import TokenInClearError
 
-__all__ = ["TOKEN_IN_CLEAR", "allowed_in_clear", "is_loopback", "keep_secret", "without_credentials"]
-
 TOKEN_IN_CLEAR: Final = "FORETYPE_TOKEN_IN_CLEAR"
 """The environment variable by which a user of the command line allows it."""
 

@@ -14,8 +14,6 @@ import gc
 from collections.abc import Callable, Generator
 from typing import Final
 
-__all__ = ["IDLE_S", "calm_collector", "collect_when_idle", "spare_start_and_end"]
-
 IDLE_S: Final = 5.0
 _YOUNG_OBJECTS: Final = 20_000
 _OLDER_OBJECTS: Final = 400_000

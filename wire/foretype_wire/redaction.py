@@ -11,8 +11,6 @@ import logging
 import traceback
 from typing import Any, Final
 
-__all__ = ["keep_texts_out", "log_fault"]
-
 _FRAMES_MAX: Final = 20
 """Of a stack, from where it broke: a recursion without an end has a thousand."""
 

@@ -22,8 +22,6 @@ from typing import Final, NamedTuple
 
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
 
-__all__ = ["CAPACITY_ENTRIES", "DEFAULT_CAPACITY_BYTES", "SegmentCache", "SegmentCacheStatistics"]
-
 DEFAULT_CAPACITY_BYTES: Final = 1 << 20
 """Equal to `wire.SEGMENT_CACHE_BYTES` (a test says so); both ends of version 1 must use it."""
 

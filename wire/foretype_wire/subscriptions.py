@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, ParamSpec
 
-__all__ = ["Subscribers"]
-
 _Told = ParamSpec("_Told")
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-__all__ = ["end_tasks", "in_own_thread"]
-
 _T = TypeVar("_T")
 
 _AGAIN_S: Final = 0.25

@@ -30,26 +30,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-__all__ = [
-    "EVENT_VERSION",
-    "SURVIVAL_AGES_S",
-    "Accept",
-    "Caret",
-    "Dismiss",
-    "DismissKind",
-    "Display",
-    "Event",
-    "Feel",
-    "NextEdit",
-    "NextSurvive",
-    "Opportunity",
-    "Request",
-    "Result",
-    "Sample",
-    "Survive",
-    "Typing",
-]
-
 EVENT_VERSION: Final = 1
 SURVIVAL_AGES_S: Final = (15, 30, 120, 300, 600, 1800)
 """Seconds after an accept at which it is looked at again: the union of what Copilot and Cody publish, and 30 minutes."""

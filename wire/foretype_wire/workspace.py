@@ -13,8 +13,6 @@ from foretype_context.folder.git import repository_at
 from foretype_wire.codec import scrub
 from foretype_wire.messages import Workspace
 
-__all__ = ["workspace_of"]
-
 _GIT_TIMEOUT_S: Final = 2.0
 
 

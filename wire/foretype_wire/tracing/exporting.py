@@ -14,8 +14,6 @@ from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
 from foretype_wire.tracing.spans import Tracing
 
-__all__ = ["exporting_tracing"]
-
 
 def exporting_tracing(
     service: str, *, clock: Callable[[], float], named: bool, endpoint: str | None, sample_share: float | None

@@ -12,8 +12,6 @@ from foretype_wire.errors import TracingError
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
 
-__all__ = ["check_endpoint", "check_tracing", "open_tracing"]
-
 _PROTOCOL: Final = "http/protobuf"
 _PROTOCOL_NAMES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SIGNAL_PATH: Final = "/v1/traces"
