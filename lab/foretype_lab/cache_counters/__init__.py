@@ -1,1 +1,0 @@
-"""Does a real engine's own cached-token counter say what the simulation says?"""

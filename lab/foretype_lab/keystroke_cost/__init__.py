@@ -1,1 +1,0 @@
-"""What context costs the editor's process: assembly, keystrokes, memory."""

@@ -1,1 +1,0 @@
-"""What a checkpoint becomes: GGUF and safetensors, and reading them back."""

@@ -1,1 +1,0 @@
-"""Engines that live in environments of their own (`make peer-env`, `make vllm-env`), driven as child processes."""
