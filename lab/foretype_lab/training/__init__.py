@@ -1,1 +1,0 @@
-"""Rows out of the text store, the model, and its training."""
