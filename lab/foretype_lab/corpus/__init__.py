@@ -8,5 +8,6 @@ Modules:
     sources: download and read source files from wheels and the standard library
     shards: kept text on disk, and the journal by which a stopped build goes on
     build: the pipeline and the manifest
+    store: the text, file by file, as training samples from it
     verify: what a finished corpus must not hold, read back from the shards
 """

@@ -1,7 +1,7 @@
 """From the source list to what training reads: ``python -m foretype_lab.corpus.prepare STEP --work DIR``.
 
 Steps, in order: ``download`` (wheels and other sources), ``corpus`` (shards and manifest), ``verify`` (the
-shards, read back), ``tokenizer``, ``store`` (text stores).
+shards, read back), ``store`` (text stores).
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import json
 import sys
 from pathlib import Path
 
-from foretype_models.artifacts import FOLDER
-
 _CORPUS = Path(__file__).parents[2] / "corpus"
-TOKENIZER_SAMPLE_BYTES = 60_000_000
+_SOURCES = _CORPUS / "sources.toml"
 
 
 def manifest_of(plan: Path) -> Path:
-    """The manifest beside a source list: ``manifest.json``, or ``family.manifest.json`` for ``family.toml``."""
-    return plan.with_name("manifest.json" if plan.name == "sources.toml" else plan.stem + ".manifest.json")
+    """The manifest beside a source list."""
+    return plan.with_name("manifest.json")
 
 
 def download(work: Path, plan_file: Path) -> None:
@@ -104,26 +102,13 @@ def verify(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
     _say(f"{manifest['totals']['splits']['train']['files']} training files: nothing that must not be trained on")
 
 
-def tokenizer(work: Path, plan_file: Path) -> None:
-    """Trains the tokenizer on a sample of the training split."""
-    from foretype_lab.corpus.shards import read_shards
-    from foretype_lab.training import tokenizer as making
-
-    manifest = json.loads(manifest_of(plan_file).read_text())
-    total = manifest["totals"]["splits"]["train"]["bytes"]
-    texts = making.sample(read_shards(work / "corpus", "train"), total, TOKENIZER_SAMPLE_BYTES)
-    FOLDER.mkdir(exist_ok=True)
-    making.train(texts).save(str(FOLDER / "tokenizer.json"))
-    _say(f"wrote {FOLDER / 'tokenizer.json'}")
-
-
 def store(work: Path) -> None:
     """Builds the text stores that training samples from."""
     from foretype_lab.corpus.shards import read_shards
-    from foretype_lab.training import data
+    from foretype_lab.corpus.store import build_store
 
     for split in ("train", "validation"):
-        data.build_store(read_shards(work / "corpus", split), work / "store" / split)
+        build_store(read_shards(work / "corpus", split), work / "store" / split)
 
 
 def _say(text: str) -> None:
@@ -133,16 +118,14 @@ def _say(text: str) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Prepare what training reads.")
-    parser.add_argument("step", choices=["download", "corpus", "verify", "tokenizer", "store", "all"])
-    parser.add_argument("--work", type=Path, required=True, help="folder for wheels, shards and stores (some 2 GB)")
+    parser.add_argument("step", choices=["download", "corpus", "verify", "store", "all"])
+    parser.add_argument("--work", type=Path, required=True, help="folder for wheels, shards and stores (some 4 GB)")
     parser.add_argument("--benchmarks", type=Path, help="folder with HumanEval-Infilling files, for the content check")
-    parser.add_argument("--plan", type=Path, default=_CORPUS / "sources.toml", help="source list (family.toml: 1 GB)")
     options = parser.parse_args()
     steps = {
-        "download": lambda: download(options.work, options.plan),
-        "corpus": lambda: corpus(options.work, options.benchmarks, options.plan),
-        "verify": lambda: verify(options.work, options.benchmarks, options.plan),
-        "tokenizer": lambda: tokenizer(options.work, options.plan),
+        "download": lambda: download(options.work, _SOURCES),
+        "corpus": lambda: corpus(options.work, options.benchmarks, _SOURCES),
+        "verify": lambda: verify(options.work, options.benchmarks, _SOURCES),
         "store": lambda: store(options.work),
     }
     for name, step in steps.items():

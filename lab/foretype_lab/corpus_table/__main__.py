@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from foretype_context.terminal import say, say_json
 
+from foretype_lab.corpus.store import Store
 from foretype_lab.corpus_table.build import build_table
 from foretype_lab.errors import TableBuildError
-from foretype_lab.training.data import Store
 
 
 def main(

@@ -17,12 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from foretype_context.text.lexemes import FILE_START
 
+from foretype_lab.corpus.store import Store
 from foretype_lab.corpus_table.count import ORDERS, Counts, Level, bytes_of, chosen, count_order, shares_in
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of
 from foretype_lab.errors import TableBuildError
-from foretype_lab.training.data import Store
-
-__all__ = ["MAGIC", "build_table"]
 
 MAGIC: Final = b"FTTABLE1"
 _TOTAL_STEPS: Final = (8, 32, 128, 512, 4096)

@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from foretype_context.text.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EXTRA, is_word, lex
 
-from foretype_lab.training.data import Store
-
-__all__ = ["Corpus", "Symbols", "read_corpus", "symbols_of", "vocabulary_of"]
+from foretype_lab.corpus.store import Store
 
 _BLANKS: Final = " \t\r\f\v"
 _BOUNDARY: Final = -1

@@ -1,1 +1,1 @@
-"""What the language server costs an editor besides its keys: import, memory, idling, and a file that was just opened."""
+"""What the language server costs an editor: import, memory, idling, a file that was just opened, and a key in it."""

@@ -1,4 +1,4 @@
-"""The commands `foretype bench footprint` and `foretype bench large-file`."""
+"""The commands `foretype bench footprint`, `foretype bench large-file` and `foretype bench context`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from foretype_context.errors import TokenizerError, UnknownGrammarError, UnknownLayoutError
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json
 from foretype_eval.errors import LspAnswerError, LspGoneError
+from foretype_models.errors import ArtifactError
 from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
+from foretype_lab.editor_side.assembly import ContextOptions, measure_context
 from foretype_lab.editor_side.footprint import FootprintOptions, measure_footprint
 from foretype_lab.editor_side.large_file import LargeFileOptions, measure_large_file
-
-__all__ = ["footprint", "large_file"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -49,6 +50,21 @@ def large_file(
         report = asyncio.run(measure_large_file(options))
     except (GatewayGoneError, LspGoneError, LspAnswerError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
+    _tell(report, as_json=as_json)
+
+
+def context(
+    as_json: AsJson = False,
+    lines: Annotated[int, typer.Option(min=100, max=20_000, help="Of the file that is typed in.")] = 10_000,
+    keys: Annotated[int, typer.Option(min=20, help="Typed characters, each one measurement.")] = 2_000,
+    snippets: Annotated[int, typer.Option(min=0, help="Candidates from other files per request.")] = 24,
+    seed: Annotated[int, typer.Option(help="Where it is typed.")] = 0,
+) -> None:
+    """What a key costs in the editor's process, in the shipped model's layout: the change, the parse, the prompt."""
+    try:
+        report = measure_context(ContextOptions(lines=lines, keys=keys, snippets=snippets, seed=seed))
+    except (ArtifactError, TokenizerError, UnknownGrammarError, UnknownLayoutError, OSError) as error:
+        fail(str(error))
     _tell(report, as_json=as_json)
 
 

@@ -20,9 +20,7 @@ from foretype_eval.latency.lsp_client import LspClient
 from foretype_eval.latency.options import LatencyFigures
 from foretype_eval.latency.workload import Site
 
-from foretype_lab.keystroke_cost.measure import source_text
-
-__all__ = ["LargeFileOptions", "measure_large_file"]
+from foretype_lab.editor_side.assembly import source_text
 
 _TYPED: Final = "value = self.compute(first, second, third)"
 _AUTOMATIC: Final = 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from foretype_context.tokens.tokenizer import load_tokenizer
-from foretype_models.artifacts import locate
+from foretype_models.artifacts import locate_embedder
 from foretype_retrieval.chunks import Chunk
 from foretype_retrieval.definitions import ChunkKind
 
@@ -51,7 +51,7 @@ def pairs(files: Sequence[File], rng: random.Random) -> Iterator[tuple[int, str,
 
 
 def main(arguments: Sequence[str]) -> None:
-    tokenizer, rng = load_tokenizer(locate().tokenizer_path), random.Random(1)
+    tokenizer, rng = load_tokenizer(locate_embedder().tokenizer_path), random.Random(1)
     left: list[list[int]] = []
     right: list[list[int]] = []
     kinds: list[int] = []

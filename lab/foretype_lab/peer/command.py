@@ -11,15 +11,13 @@ from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.accept import Rule
-from foretype_models.errors import ArtifactError, GgufError
+from foretype_models.errors import ArtifactError
 from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_lab.errors import LlamaServerError, PeerResultError
 from foretype_lab.peer.page import table_of, write_page
-from foretype_lab.peer.run import OVER_THEIRS, SYSTEMS, PeerOptions, run_peer
-
-__all__ = ["peer", "peer_page"]
+from foretype_lab.peer.run import SYSTEMS, PeerOptions, run_peer
 
 
 def peer(
@@ -27,21 +25,12 @@ def peer(
         Path, typer.Argument(help="A recording (*.recording.w.json, JSON lines), or a git repository.")
     ],
     gguf: Annotated[Path | None, typer.Option(help="Model file for both; default is the shipped one.")] = None,
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="GGUF file whose tokenizer a model of random weights gets, in place of --gguf.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     commits: Annotated[str, typer.Option(help="Of a repository: number of newest commits, or a range A..B.")] = "3",
     from_minute: Annotated[float, typer.Option(min=0, help="Where in the recording typing begins.")] = 0.0,
     minutes: Annotated[float | None, typer.Option(min=0.1, help="How much of it is typed; default all.")] = None,
-    systems: Annotated[
-        str, typer.Option(help="Of llama_vim, foretype_network, foretype, foretype_llama_cpp.")
-    ] = ",".join(SYSTEMS),
+    systems: Annotated[str, typer.Option(help="Of llama_vim, foretype_network, foretype.")] = ",".join(SYSTEMS),
     layout: Annotated[str | None, typer.Option(help="Of our prompts; default what the gateway says.")] = None,
-    places: Annotated[
-        int | None, typer.Option(min=0, max=16, help="Places per file that foretype_llama_cpp remembers.")
-    ] = None,
-    slots: Annotated[int, typer.Option(min=0, help="Of llama.cpp's server; 0: as many as it makes by itself.")] = 0,
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     decide_ms: Annotated[float, typer.Option(min=0, help="An offer is read this long before it is taken.")] = 200.0,
     debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 75.0,
@@ -54,21 +43,17 @@ def peer(
 ) -> None:
     """Our client and gateway beside llama.vim and llama.cpp's server: one recording, one model file, one run."""
     named = tuple(part.strip() for part in systems.split(",") if part.strip())
-    known = (*SYSTEMS, OVER_THEIRS)
-    if unknown := [name for name in named if name not in known]:
-        fail(f"--systems: {', '.join(unknown)} is none of {', '.join(known)}")
+    if unknown := [name for name in named if name not in SYSTEMS]:
+        fail(f"--systems: {', '.join(unknown)} is none of {', '.join(SYSTEMS)}")
     options = PeerOptions(
         source=recording,
         gguf=gguf,
-        vocabulary=vocabulary,
         commits=int(commits) if commits.isdigit() else commits,
         suffixes=tuple(suffix or (".py",)),
         from_minute=from_minute,
         minutes=minutes,
         systems=named,
         layout=layout,
-        places=places,
-        slots=slots,
         rule=accept,
         decide_ms=decide_ms,
         debounce_ms=debounce_ms,
@@ -84,7 +69,6 @@ def peer(
         RecordingError,
         RepositoryError,
         ArtifactError,
-        GgufError,
         GatewayGoneError,
         ProfileError,
         OSError,
@@ -99,12 +83,10 @@ def peer(
 def peer_page(
     results: Annotated[list[Path], typer.Argument(help="Files with the output of `bench peer --json`.")],
     out: Annotated[Path, typer.Option(help="The page.")] = Path("docs/measurements/peers.md"),
-    counters: Annotated[Path | None, typer.Option(help="Output of `bench counters --json`.")] = None,
-    parity: Annotated[list[Path] | None, typer.Option(help="models/results/parity_*.json; may be repeated.")] = None,
 ) -> None:
     """Write the page about peers from result files."""
     try:
-        write_page(out, results, counters=counters, parity=parity or [])
+        write_page(out, results)
     except (PeerResultError, OSError) as error:
         fail(str(error))
 

@@ -9,8 +9,6 @@ from typing import Any, Final, cast
 
 from foretype_lab.errors import PeerResultError
 
-__all__ = ["table_of", "write_page"]
-
 _NAMES: Final = {
     "llama_vim": "llama.vim + llama.cpp",
     "foretype_llama_cpp": "Foretype + llama.cpp, model alone",
@@ -47,7 +45,7 @@ def table_of(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def write_page(out: Path, results: Sequence[Path], *, counters: Path | None, parity: Sequence[Path]) -> None:
+def write_page(out: Path, results: Sequence[Path]) -> None:
     """Write the page.
 
     Raises:
@@ -55,10 +53,6 @@ def write_page(out: Path, results: Sequence[Path], *, counters: Path | None, par
         OSError: a file cannot be read or written.
     """
     parts = [_INTRODUCTION, *(_run(path, _read(path, "systems")) for path in results), _METHOD]
-    if counters is not None:
-        parts.append(_counters(_read(counters, "layouts")))
-    if parity:
-        parts.append(_parity([(path, _read(path, "top1_agreement")) for path in parity]))
     out.write_text("\n".join(parts), "utf-8")
 
 
@@ -97,7 +91,7 @@ def _run(path: Path, result: dict[str, Any]) -> str:
 
 
 _RANDOM: Final = (
-    " **Random weights with a real vocabulary** (`--vocabulary FILE.gguf`), the same for both: prompts and times to the first token are "
+    " **Random weights with a real vocabulary** (`--vocabulary FILE.gguf`, last in 1555e08c), the same for both: prompts and times to the first token are "
     "those of this model. Its texts mean nothing, so nothing is right, saved or accepted. Where an answer ends is chance, so whole "
     "answers, generated tokens and the busy engine say nothing about the clients."
 )
@@ -105,50 +99,6 @@ _RANDOM: Final = (
 
 def _spread(value: dict[str, Any]) -> str:
     return "–" if not value["n"] else f"{value['p50']:.1f} / {value['p95']:.1f}"
-
-
-def _counters(result: dict[str, Any]) -> str:
-    lines = [
-        "## A real engine's counter beside the simulation",
-        "",
-        (
-            f"`foretype bench counters RECORDING --engine vllm --json`: {result['requests']:,} requests of {result['recording']} replayed "
-            f"on {result['engine']} ({result['dtype']}, blocks of {result['block_tokens']}, {result['setting']}), cached prompt tokens by "
-            "its own count beside those of the simulation behind `bench prefill`."
-        ),
-        "",
-        "| layout | prompt tokens | cached, simulated | cached, counted | requests equal | largest difference |",
-        "|---|--:|--:|--:|--:|--:|",
-        *(
-            f"| `{name}` | {row['prompt_tokens']:,} | {row['cached_tokens_simulated']:,} | {row['cached_tokens_counted']:,} | "
-            f"{row['agreement']:.2%} | {row['largest_difference']} |"
-            for name, row in result["layouts"].items()
-        ),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _parity(results: Sequence[tuple[Path, dict[str, Any]]]) -> str:
-    lines = [
-        "## Do all engines read the same weights?",
-        "",
-        (
-            "`make parity`: teacher-forced on held-out prompts, against transformers in fp32 on the file's de-quantised weights. Wanted: "
-            "first choices equal at 98 % of positions, mean difference of log-probabilities at most 0.05."
-        ),
-        "",
-        "| engine | model | positions | mean difference | largest | first choices equal | of positions | |",
-        "|---|---|--:|--:|--:|--:|--:|---|",
-        *(
-            f"| {one['engine']} | `{one['model']}` | {one['positions']:,} | {one['mean_abs_logprob']:.4f} | "
-            f"{one['max_abs_logprob']:.3f} | {one['top1_agreement']:.2%} | {one['top1_positions']:,} | "
-            f"{'met' if one['passed'] else '**missed**'} |"
-            for _, one in results
-        ),
-        "",
-    ]
-    return "\n".join(lines)
 
 
 _INTRODUCTION: Final = """# Beside a peer

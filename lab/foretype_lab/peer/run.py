@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,18 +25,13 @@ from foretype_eval.replay.virtual import VirtualLoop
 from foretype_eval.statistics import percentiles
 from foretype_models.artifacts import digest_file, locate
 
-from foretype_lab.other_engines.llama_server import LlamaServer, find_llama_server
 from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, RequestRow
-from foretype_lab.peer.random_weights import write_random
+from foretype_lab.peer.llama_server import LlamaServer, find_llama_server
 from foretype_lab.peer.recorded_typist import RecordedTypist, TypistTally
 from foretype_lab.peer.steps import Step, steps_of
 from foretype_lab.prefill.typed_commits import recording_of
 
-__all__ = ["OVER_THEIRS", "SYSTEMS", "PeerOptions", "profile_over", "run_peer"]
-
 SYSTEMS: Final = ("llama_vim", "foretype_network", "foretype")
-OVER_THEIRS: Final = "foretype_llama_cpp"
-"""Our client and gateway before the peer's own server: the same engine, so that only prompts and their cache differ."""
 SERVER_ARGUMENTS: Final = ("--batch-size", "1024", "--ubatch-size", "1024", "--ctx-size", "0", "--cache-reuse", "256")
 """What `llama-server --fim-qwen-1.5b-default` sets, the plugin's own recipe for small models."""
 
@@ -50,28 +44,21 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         source: a recording, or a repository whose `commits` are typed.
         gguf: the model of all systems; None for the shipped one.
-        vocabulary: a GGUF file or header whose tokenizer a model of random weights gets, in place of `gguf`.
         from_minute, minutes: the part of the recording that is typed; what stood before is read at its beginning.
-        systems: of `llama_vim`, `foretype` (the product), `foretype_network` (the product without its local candidate), and
-            `foretype_llama_cpp` (the same over llama.cpp's server).
+        systems: of `llama_vim`, `foretype` (the product) and `foretype_network` (the product without its local candidate).
         layout: of our prompts, in place of what the gateway says.
-        places: earlier places per file that `foretype_llama_cpp` remembers.
-        slots: of llama.cpp's server; 0 for as many as it makes by itself.
         own_sampling: llama.vim's random sampling instead of the likeliest token.
         threads: of llama.cpp; 0 for as many as the embedded engine takes by itself, half of the cores.
     """
 
     source: Path
     gguf: Path | None = None
-    vocabulary: Path | None = None
     commits: int | str = 3
     suffixes: tuple[str, ...] = (".py",)
     from_minute: float = 0.0
     minutes: float | None = None
     systems: tuple[str, ...] = SYSTEMS
     layout: str | None = None
-    places: int | None = None
-    slots: int = 0
     rule: Rule = Rule.LINE
     decide_ms: float = 200.0
     debounce_ms: float = 75.0
@@ -84,20 +71,11 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
     """Type the recording once per system.
 
     Raises:
-        GgufError: the vocabulary is none.
         LlamaServerError: the peer is not built, or failed; the message says what to do.
         ProfileError: the weights have no such layout.
         RecordingError, RepositoryError, GatewayGoneError, OSError: with what is wrong.
     """
-    if options.vocabulary is None:
-        return _run(options, progress)
-    with tempfile.TemporaryDirectory() as folder:
-        made = write_random(options.vocabulary, Path(folder) / f"random-{options.vocabulary.stem}.gguf")
-        return _run(msgspec.structs.replace(options, gguf=made), progress) | {"random_weights": True}
-
-
-def _run(options: PeerOptions, progress: Progress) -> dict[str, Any]:
-    binary = find_llama_server() if {"llama_vim", OVER_THEIRS}.intersection(options.systems) else None
+    binary = find_llama_server() if "llama_vim" in options.systems else None
     shipped = locate()
     model = (options.gguf or shipped.path).resolve()
     recording = recording_of(
@@ -110,23 +88,12 @@ def _run(options: PeerOptions, progress: Progress) -> dict[str, Any]:
         )
     threads = options.threads or max(1, (os.cpu_count() or 1) // 2)
     rows: dict[str, dict[str, Any]] = {}
-    arguments = SERVER_ARGUMENTS + (("--parallel", str(options.slots)) if options.slots else ())
     peer = ""
     for number, system in enumerate(options.systems):
         progress("systems", number, len(options.systems))
         if system == "llama_vim":
-            with LlamaServer(model, threads=threads, arguments=arguments, binary=binary) as server:
+            with LlamaServer(model, threads=threads, arguments=SERVER_ARGUMENTS, binary=binary) as server:
                 rows[system] = _typed(steps, options, lambda loop, server=server: _llama_vim(server, loop, options))
-                peer = server.version
-        elif system == OVER_THEIRS:
-            with (
-                LlamaServer(model, threads=threads, arguments=arguments, binary=binary) as server,
-                tempfile.TemporaryDirectory() as folder,
-                LiveGateway(GatewayOptions(profile=profile_over(server.url, Path(folder), options))) as side,
-            ):
-                rows[system] = _typed(
-                    steps, options, lambda loop, side=side, system=system: _foretype(side, loop, options, system)
-                )
                 peer = server.version
         else:
             with LiveGateway(GatewayOptions(model=options.gguf)) as side:
@@ -142,7 +109,7 @@ def _run(options: PeerOptions, progress: Progress) -> dict[str, Any]:
         "model": model.name,
         "model_sha256": digest_file(model),
         "peer": peer,
-        "peer_arguments": list(arguments),
+        "peer_arguments": list(SERVER_ARGUMENTS),
         "threads": threads,
         "sampling": "its own" if options.own_sampling else "greedy",
         "accept_rule": str(options.rule),
@@ -151,17 +118,6 @@ def _run(options: PeerOptions, progress: Progress) -> dict[str, Any]:
         "seed": options.seed,
         "systems": rows,
     }
-
-
-def profile_over(url: str, folder: Path, options: PeerOptions) -> Path:
-    """Profile of a gateway before the server at this address."""
-    lines = ["[engine]", 'name = "llama-cpp"', f'model = "{url}"', "[model]"]
-    lines += [] if options.layout is None else [f'layout = "{options.layout}"']
-    if options.places is not None:
-        lines += [f'strategy = "places-{options.places}"', "[model.strategy_rules]", f'id = "places-{options.places}"']
-        lines += [f"places = {options.places}"]
-    (path := folder / "profile.toml").write_text("\n".join(lines))
-    return path
 
 
 def _part(steps: Sequence[Step], options: PeerOptions) -> list[Step]:

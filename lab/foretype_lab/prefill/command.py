@@ -21,11 +21,7 @@ from rich.table import Table
 
 from foretype_lab.prefill.asking_moments import Cause, moments_of
 from foretype_lab.prefill.measure import CACHES, LAYOUTS, MeasureOptions, measure
-from foretype_lab.prefill.peer_layouts import Windows
 from foretype_lab.prefill.typed_commits import recording_of
-
-__all__ = ["PrefillOptions", "Setting", "prefill", "run_prefill"]
-
 
 _PIPE_COLUMNS: Final = 140
 
@@ -63,7 +59,6 @@ class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
     cache: Cache = Cache.UNLIMITED
     layouts: tuple[str, ...] = LAYOUTS
     grammar: str | None = None
-    windows: Windows = Windows.SAME
     prompt_tokens: int | None = None
     suffix_tokens: int | None = None
     debounce_ms: float = 75.0
@@ -106,7 +101,6 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
             block_tokens=options.block_tokens,
             capacity_tokens=CACHES[options.cache.value],
             budgets=budgets,
-            windows=options.windows,
         ),
         progress=lambda done: progress("requests", done, len(moments)),
     )
@@ -117,7 +111,6 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         "setting": options.setting.value,
         "block_tokens": options.block_tokens,
         "cache": options.cache.value,
-        "windows": options.windows.value,
         "debounce_ms": options.debounce_ms,
         "after_deletions": options.after_deletions,
         "on_move": options.on_move,
@@ -146,9 +139,6 @@ def prefill(
             help="Of the model; default is the shipped model's. The layout that it is served in, or its first, is `default`."
         ),
     ] = None,
-    windows: Annotated[
-        Windows, typer.Option(help="How much text the peers show: as much as ours, or their own.")
-    ] = Windows.SAME,
     prompt_tokens: Annotated[int | None, typer.Option(min=64, help="Of a prompt; default is the profile's.")] = None,
     suffix_tokens: Annotated[int | None, typer.Option(min=0, help="Of it below the caret; default likewise.")] = None,
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
@@ -157,7 +147,7 @@ def prefill(
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type; default .py.")] = None,
     seed: Annotated[int, typer.Option(help="Of the typist's rhythm.")] = 0,
 ) -> None:
-    """Prompt tokens that a prefix cache must compute per new token, in our layouts and in the peers'."""
+    """Prompt tokens that a prefix cache must compute per new token, in each of our layouts."""
     layouts = tuple(layout or LAYOUTS)
     if unknown := [name for name in layouts if name not in LAYOUTS]:
         fail(f"--layout: {', '.join(unknown)} is none of {', '.join(LAYOUTS)}")
@@ -171,7 +161,6 @@ def prefill(
         cache=cache,
         layouts=layouts,
         grammar=grammar,
-        windows=windows,
         prompt_tokens=prompt_tokens,
         suffix_tokens=suffix_tokens,
         debounce_ms=debounce_ms,

@@ -6,7 +6,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
@@ -15,16 +15,11 @@ from foretype_context.prompt.plan import PlanState
 from foretype_context.prompt.profile import Budgets, Profile
 from foretype_context.prompt.segments import Segment
 from foretype_context.prompt.templates import encode_prompt, grammar
-from foretype_context.prompt.windows import View
 from foretype_context.tokens.tokenizer import Tokenizer
 
 from foretype_lab.prefill.asking_moments import Cause, Moment
-from foretype_lab.prefill.peer_layouts import PEERS, Peer, PeerRequest, Windows
 
-__all__ = ["CACHES", "LAYOUTS", "OURS", "MeasureOptions", "measure"]
-
-OURS: Final = ("psm_classic", "spm", "psm_line_last", "psm_growing")
-LAYOUTS: Final = ("psm_classic", "llama_vim", "copilot", "spm", "psm_line_last", "psm_growing")
+LAYOUTS: Final = ("psm_classic", "spm", "psm_line_last", "psm_growing")
 
 CACHES: Final = {"unlimited": None, "64k": 65_536}
 """Capacity in tokens."""
@@ -38,9 +33,8 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         block_tokens: of the cache; only whole blocks are found again.
         capacity_tokens: of the cache, least recently used first out; None for no limit.
-        grammar: the family whose prompts ours are.
+        grammar: the family whose prompts they are.
         own_layout: that the model is served in; the grammar's first where None.
-        windows: how much text the peers show.
     """
 
     layouts: tuple[str, ...] = LAYOUTS
@@ -49,7 +43,6 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     capacity_tokens: int | None = None
     grammar: str = "foretype-2"
     budgets: Budgets = Budgets()
-    windows: Windows = Windows.SAME
 
 
 @dataclass(slots=True)
@@ -82,12 +75,8 @@ class _Tally:
         }
 
 
-class _Layout(Protocol):
-    def segments(self, moment: Moment) -> Sequence[Segment]: ...
-
-
-class _Ours:
-    """A layout of ours through the real assembler; what it has shown is committed with every request, as the client does."""
+class _Layout:
+    """A layout through the real assembler; what it has shown is committed with every request, as the client does."""
 
     def __init__(self, tokenizer: Tokenizer, profile: Profile) -> None:
         # A clock that stands still: the time budget must not decide what a measured prompt holds.
@@ -99,30 +88,6 @@ class _Ours:
             self._state, moment.snapshot, moment.offset, snippets=moment.snippets, now=moment.time_s
         )
         return [placed.segment for placed in plan.segments]
-
-
-class _Theirs:
-    def __init__(self, peer: Peer, tokenizer: Tokenizer, options: MeasureOptions) -> None:
-        self._peer = peer
-        self._tokenizer = tokenizer
-        self._options = options
-        self._frozen = ""
-
-    def segments(self, moment: Moment) -> Sequence[Segment]:
-        budgets = self._options.budgets
-        path_tokens = self._tokenizer.count(moment.snapshot.path) + 8  # header and control tokens
-        request = PeerRequest(
-            view=View.at(moment.snapshot, moment.offset),
-            snippets=moment.snippets,
-            tokenizer=self._tokenizer,
-            tokens=budgets.prompt_tokens - path_tokens,
-            suffix_tokens=budgets.suffix_tokens,
-            context_tokens=budgets.context_tokens,
-            windows=self._options.windows,
-            frozen=self._frozen,
-        )
-        segments, self._frozen = self._peer(request)
-        return segments
 
 
 class _Remembering:
@@ -167,8 +132,7 @@ def measure(
         profile = Profile(
             model="prefill", grammar=spoken.id, tokenizer_digest=tokenizer.digest, layout=name, budgets=options.budgets
         )
-        layout = _Theirs(PEERS[name], remembering, options) if name in PEERS else _Ours(remembering, profile)
-        layouts[name] = (layout, ShadowPrefixCache(blocks, options.block_tokens), _Tally())
+        layouts[name] = (_Layout(remembering, profile), ShadowPrefixCache(blocks, options.block_tokens), _Tally())
     requests = new_tokens = typed_tokens = 0
     for moment in moments:
         requests += 1

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import ast
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
+from types import MappingProxyType
+from typing import Final
 
-LONGEST_UNIT = 12
-LEAST_REPEATS = 4
+from foretype_context.syntax.languages import parser_for
+
+__all__ = ["harms", "loops", "taken"]
+
+_CHECKERS: Final = MappingProxyType(
+    {
+        "javascript": ("a.mjs", "node", "--check"),
+        "go": ("a.go", "gofmt", "-e", "-l"),
+        "shellscript": ("a.sh", "bash", "-n"),
+    }
+)
+"""Name of a file, and what says whether it takes it, by language."""
+
+_LONGEST_UNIT: Final = 12
+_LEAST_REPEATS: Final = 4
 
 
 def loops(ids: Sequence[int]) -> bool:
@@ -14,34 +34,48 @@ def loops(ids: Sequence[int]) -> bool:
 
     One repeated token needs eight: a row of dashes or blanks is no loop.
     """
-    for unit in range(1, LONGEST_UNIT + 1):
-        repeats = max(LEAST_REPEATS, 8 // unit)
+    for unit in range(1, _LONGEST_UNIT + 1):
+        repeats = max(_LEAST_REPEATS, 8 // unit)
         tail = list(ids[-unit * repeats :])
         if len(tail) == unit * repeats and tail == tail[:unit] * repeats:
             return True
     return False
 
 
-def error_counter() -> Callable[[str], int]:
-    """Counts syntax errors of Python text: ERROR and MISSING nodes of tree-sitter's tree."""
-    import tree_sitter
-    import tree_sitter_python
-
-    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
-
-    def count(text: str) -> int:
-        waiting: list[Any] = [parser.parse(text.encode()).root_node]
-        found = 0
-        while waiting:
-            node = waiting.pop()
-            if node.has_error or node.is_missing:
-                found += node.is_error or node.is_missing
-                waiting += node.children
-        return found
-
-    return count
+def _faults(text: str, language: str) -> int | None:
+    """ERROR and MISSING nodes of tree-sitter's tree; None for a language without a grammar here."""
+    parser = parser_for(language)
+    if parser is None:
+        return None
+    waiting = [parser.parse(text.encode("utf-8", "replace")).root_node]
+    found = 0
+    while waiting:
+        node = waiting.pop()
+        if node.has_error or node.is_missing:
+            found += node.is_error or node.is_missing
+            waiting += node.children
+    return found
 
 
-def harms(before: str, suggestion: str, after: str, count: Callable[[str], int]) -> bool:
-    """Whether the file has more syntax errors with the suggestion than it had without it."""
-    return count(before + suggestion + after) > count(before + after)
+def harms(before: str, suggestion: str, after: str, language: str) -> bool | None:
+    """Whether the file has more syntax errors with the suggestion than without it; None where nothing can tell."""
+    with_it, without = _faults(before + suggestion + after, language), _faults(before + after, language)
+    return None if with_it is None or without is None else with_it > without
+
+
+def taken(text: str, language: str) -> bool | None:
+    """Whether a language's own checker takes a file; None where there is none, or none that is installed."""
+    if language == "python":
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(text, "a.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+        return True
+    name, *command = _CHECKERS.get(language, ("",))
+    if not command or which(command[0]) is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / name).write_text(text, "utf-8", "replace")
+        return subprocess.run([*command, name], cwd=folder, capture_output=True, check=False).returncode == 0

@@ -10,8 +10,6 @@ from foretype_client.commands.cli import app
 from typer.core import TyperGroup
 from typer.main import get_command
 
-__all__ = ["commands_page"]
-
 _OF_A_CHECKOUT: Final = "foretype_lab."
 _HIDDEN: Final = ("--help", "--install-completion", "--show-completion")
 
@@ -22,7 +20,7 @@ def commands_page() -> str:
         "# Commands\n",
         "What `foretype COMMAND --help` says. Every command ends with 0 when it is done and with 2 for bad input.\n",
     ]
-    for name, command in _leaves("foretype", get_command(app)):
+    for name, command in every_command():
         told, _, _ = (command.help or "").partition("\n\nArgs:")
         context = command.context_class(command)
         usage = " ".join([name, *command.collect_usage_pieces(context)])
@@ -31,6 +29,16 @@ def commands_page() -> str:
         if rows:
             parts.append("\n".join(["| | default | |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)
+
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    """Each command by its whole name, but those that a checkout adds and the hidden ones."""
+    return _leaves("foretype", get_command(app))
+
+
+def is_shown(parameter: Any) -> bool:
+    """Whether `--help` tells of it."""
+    return not getattr(parameter, "hidden", False) and parameter.opts[0] not in _HIDDEN
 
 
 def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -47,7 +55,7 @@ def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _row(parameter: Any) -> str:
-    if getattr(parameter, "hidden", False) or parameter.opts[0] in _HIDDEN:
+    if not is_shown(parameter):
         return ""
     named = parameter.opts[0] if parameter.param_type_name == "option" else parameter.name.upper()
     told: str = getattr(parameter, "help", None) or ""

@@ -12,8 +12,6 @@ import foretype_backend
 from foretype_lab.errors import UndocumentedError
 from foretype_lab.reference.documented import linked
 
-__all__ = ["metrics_page"]
-
 _KINDS: Final = {
     "Counter": "counter",
     "CounterMetricFamily": "counter",
@@ -24,7 +22,9 @@ _KINDS: Final = {
 }
 
 
-class _Found(NamedTuple):
+class Metric(NamedTuple):
+    """A metric as Prometheus shows it, with the names of its labels."""
+
     name: str
     kind: str
     labels: tuple[str, ...]
@@ -33,8 +33,6 @@ class _Found(NamedTuple):
 
 def metrics_page() -> str:
     """As Markdown, by name."""
-    root = Path(foretype_backend.__file__).parent
-    found = sorted({one for path in sorted(root.rglob("*.py")) for one in _metrics(path)})
     lines = [
         "# Metrics\n",
         (
@@ -45,13 +43,19 @@ def metrics_page() -> str:
         "| metric | kind | labels | |",
         "|---|---|---|---|",
     ]
-    for one in found:
+    for one in every_metric():
         labels = ", ".join(f"`{label}`" for label in one.labels)
         lines.append(f"| `{one.name}` | {one.kind} | {labels} | {linked(one.text)} |")
     return "\n".join(lines) + "\n"
 
 
-def _metrics(path: Path) -> Iterator[_Found]:
+def every_metric() -> list[Metric]:
+    """By name. Raises UndocumentedError."""
+    root = Path(foretype_backend.__file__).parent
+    return sorted({one for path in sorted(root.rglob("*.py")) for one in _metrics(path)})
+
+
+def _metrics(path: Path) -> Iterator[Metric]:
     source = path.read_text("utf-8")
     if "prometheus_client" not in source:
         return
@@ -67,7 +71,7 @@ def _metrics(path: Path) -> Iterator[_Found]:
                 yield found
 
 
-def _found(call: ast.Call, kind: str, texts: dict[str, str]) -> _Found | None:
+def _found(call: ast.Call, kind: str, texts: dict[str, str]) -> Metric | None:
     if not call.args:
         return None  # collections.Counter()
     name = _text(call.args[0], texts)
@@ -78,7 +82,7 @@ def _found(call: ast.Call, kind: str, texts: dict[str, str]) -> _Found | None:
         raise UndocumentedError(f"line {call.lineno}: give the metric's name and its description as they are")
     given = call.args[2:3] + [one.value for one in call.keywords if one.arg == "labels"]
     labels = tuple(_strings(given[0])) if given and isinstance(given[0], ast.List) else ()
-    return _Found(name + "_total" * (kind == "counter"), kind, labels, text)
+    return Metric(name + "_total" * (kind == "counter"), kind, labels, text)
 
 
 def _called(call: ast.Call) -> str:

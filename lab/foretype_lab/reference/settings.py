@@ -17,8 +17,6 @@ from foretype_lsp.options import IndexOptions, NextEditOptions, Options
 
 from foretype_lab.reference.documented import Documented, documented, summary, table
 
-__all__ = ["options_page", "settings_page", "tables_page"]
-
 _OWN: Final = ("foretype_backend.config", Budgets.__module__)
 """A struct of these modules is a table of its own."""
 
@@ -30,6 +28,13 @@ _ENGINES: Final = (
 )
 _NAMED_BY_ENGINE: Final = ("model", "url", "api_key", "user")
 """What `[engine]` itself says; the last two come from the address and from a file."""
+OPTIONS: Final[Iterable[tuple[str, str, type]]] = (
+    ("Options", "", Options),
+    ("`index`", "index.", IndexOptions),
+    ("`nextEdit`", "nextEdit.", NextEditOptions),
+    ("`policies`", "policies.", Switches),
+)
+"""Of the language server: title of each table, what stands before its names, its class."""
 _SCALING: Final = (("Scaling of a pool", "", ScalingOptions), ("An entry of `schedule`", "", Hours))
 
 
@@ -42,14 +47,17 @@ def settings_page() -> str:
             " do with them. Flags win over the file, the file over the defaults. An unknown name is refused.\n"
         ),
     ]
+    return "\n".join([*parts, *(section(title, prefix, cls) for title, prefix, cls in settings_tables())])
+
+
+def settings_tables() -> Iterator[tuple[str, str, type]]:
+    """Of each table of the file its title, what stands before its names, and its class."""
     shown: set[type] = set()
     for at, cls in _walk("", ConfigFile):
         if at and cls not in shown:  # a pool's discovery is the same for each
             shown.add(cls)
-            parts.append(section(f"`[{at}]`", f"{at}.", cls))
-    parts += [section(title, prefix, cls, skip=_NAMED_BY_ENGINE) for title, prefix, cls in _ENGINES]
-    parts += [section(title, prefix, cls) for title, prefix, cls in _SCALING]
-    return "\n".join(parts)
+            yield f"`[{at}]`", f"{at}.", cls
+    yield from (*_ENGINES, *_SCALING)
 
 
 def options_page() -> str:
@@ -61,12 +69,7 @@ def options_page() -> str:
             " is logged, named in `foretype/status`, and falls back to its default. [Editors](../editors.md) says where each editor"
             " has them.\n"
         ),
-        (
-            ("Options", "", Options),
-            ("`index`", "index.", IndexOptions),
-            ("`nextEdit`", "nextEdit.", NextEditOptions),
-            ("`policies`", "policies.", Switches),
-        ),
+        OPTIONS,
         head="option",
     )
 
@@ -88,10 +91,16 @@ def _walk(at: str, cls: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspe
                 yield from _walk(f"{at}.{field.name}".lstrip("."), kind)
 
 
-def section(title: str, prefix: str, cls: type, *, head: str = "setting", skip: tuple[str, ...] = ()) -> str:
+def section(title: str, prefix: str, cls: type, *, head: str = "setting") -> str:
     """A heading, what the class says of itself, and its fields as a table."""
-    rows = [row for row in documented(cls) if row.name not in skip and not _is_table(row)]
+    rows = rows_of(cls)
     return f"## {title}\n\n{summary(cls)}\n\n{table(rows, head=head, prefix=prefix)}" if rows else ""
+
+
+def rows_of(cls: type) -> list[Documented]:
+    """The fields that are written in a table of that class; other tables in it are not among them. Raises UndocumentedError."""
+    skip = _NAMED_BY_ENGINE if cls in {engine for _, _, engine in _ENGINES} else ()
+    return [row for row in documented(cls) if row.name not in skip and not _is_table(row)]
 
 
 def _is_table(row: Documented) -> bool:

@@ -1,29 +1,22 @@
-"""The commands `foretype bench index`, `foretype bench large-repository`, `foretype eval retrieval` and `foretype eval crossfile`."""
+"""The commands `foretype bench index`, `foretype bench large-repository` and `foretype eval retrieval`."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from foretype_context.terminal import console, say
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.static_embedder import default_embedder
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_lab.errors import CrossfileRowsError, RepositorySourceError
-from foretype_lab.retrieval.crossfile import CrossfileOptions, run_crossfile
+from foretype_lab.errors import RepositorySourceError
 from foretype_lab.retrieval.index_bench import bench_index
 from foretype_lab.retrieval.large_repository import bench_large_repository
 from foretype_lab.retrieval.recall import measure_recall
 from foretype_lab.retrieval.repositories import load_repositories
-
-__all__ = ["crossfile", "index", "large_repository", "retrieval"]
 
 Sources = Annotated[
     list[Path],
@@ -116,51 +109,6 @@ def retrieval(
     for name, figures in report["rankers"].items():
         cells = [_shown(figures[column]) for column in ("recall@1", "recall@5", "mrr")]
         table.add_row(name.replace("_", " "), *cells, _shown(report["fused_minus"].get(name)))
-    console().print(table)
-
-
-def crossfile(
-    sources: Sources,
-    limit: Annotated[int, typer.Option(min=1, help="Cuts at most, spread over repositories.")] = 300,
-    seed: Annotated[int, typer.Option(help="Which places.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="File of rows; an interrupted run goes on from it.")] = None,
-    with_definition: Annotated[
-        bool, typer.Option(help="A third arm that shows the wanted definition alone: what retrieval could reach.")
-    ] = False,
-    snippets: Annotated[int, typer.Option(min=1, help="Snippets that retrieval offers.")] = 8,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Token limit of one line.")] = 48,
-    parallel: Annotated[int, typer.Option(min=1, help="Requests under way at once.")] = 2,
-    embedder: EmbedderOption = None,
-    gateway: GatewayUrl = None,
-    token_file: TokenFile = None,
-    engine: Engine = None,
-    model: ModelFile = None,
-    profile: ProfileFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Exact match of lines that use another file's definition, with retrieval and without, paired."""
-    try:
-        options = CrossfileOptions(
-            limit=limit,
-            seed=seed,
-            out=out,
-            with_definition=with_definition,
-            snippets=snippets,
-            max_tokens=max_tokens,
-            parallel=parallel,
-            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
-        )
-        with progress_bars() as progress:
-            report = asyncio.run(run_crossfile(sources, _embedder(embedder), options, progress=progress))
-    except (RepositorySourceError, CrossfileRowsError, GatewayGoneError, msgspec.ValidationError, OSError) as error:
-        fail(str(error))
-    if as_json:
-        print_json(report)
-        return
-    title = f"{report['cuts']} cuts of {report['repositories']} repositories, {report['model']}"
-    table = Table("measure", "off", "on", "on minus off", title=title)
-    for name, row in report["measures"].items():
-        table.add_row(name.replace("_", " "), _shown(row["off"]), _shown(row["on"]), _shown(row["on_minus_off"]))
     console().print(table)
 
 

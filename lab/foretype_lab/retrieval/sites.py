@@ -1,4 +1,4 @@
-"""Places whose line needs a definition of another file: what recall, cross-file lines and training pairs are made of."""
+"""Places whose line needs a definition of another file: what recall and training pairs are made of."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from foretype_retrieval.terms import identifiers, import_names
 
 from foretype_lab.retrieval.repositories import File
 
-__all__ = ["Site", "sites"]
-
 _MIN_NAME_CHARS: Final = 5
 _NEAR_LINES: Final = 24
 _DEFINES: Final = re.compile(
@@ -30,14 +28,12 @@ class Site:
     """Line `line` (from 0) of `path` uses `name`, which `target` in `target_path` alone defines in this repository.
 
     Attributes:
-        column: where the name begins in its line.
         unseen: the name stands neither in the 24 lines above nor on an import line.
         imported: the name stands on an import line of the file.
     """
 
     path: str
     line: int
-    column: int
     name: str
     target_path: str
     target: Chunk
@@ -68,8 +64,6 @@ def sites(files: Sequence[File]) -> Iterator[Site]:
                     continue
                 word = re.compile(rf"\b{re.escape(name)}\b")
                 near = word.search("\n".join(file.lines[max(0, at - _NEAR_LINES) : at])) is not None
-                place = word.search(line)
-                column = place.start() if place is not None else line.index(name)
                 known = name in imported
-                yield Site(file.path, at, column, name, found[0], found[1], not near and not known, known)
+                yield Site(file.path, at, name, found[0], found[1], not near and not known, known)
                 break
