@@ -1,7 +1,5 @@
 """When the client would ask during a recording, and what is said to have happened before."""
 
-from __future__ import annotations
-
 from foretype_context.text.document import Edit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.prefill.asking_moments import Cause, Moment, moments_of
@@ -20,29 +18,33 @@ def asked(*events: Event, after_deletions: bool = True, on_move: bool = False, s
     return list(moments_of(recording, after_deletions=after_deletions, on_move=on_move, snippets=snippets))
 
 
+def typing_at(caret: int, *events: Event, **options: bool) -> list[Moment]:
+    return asked(Loaded(0, "a.py", TEXT), Moved(0, "a.py", caret), *events, **options)
+
+
 def line_end(number: int) -> int:
     return TEXT.index(f"line {number}\n") + len(f"line {number}")
 
 
 def test_each_key_asks_unless_the_next_one_comes_within_the_debounce() -> None:
     end = line_end(3)
-    slow = asked(Loaded(0, "a.py", TEXT), Moved(0, "a.py", end), *typed("a.py", end, "abc", 1.0, gap_s=0.2))
+    slow = typing_at(end, *typed("a.py", end, "abc", 1.0, gap_s=0.2))
     assert [moment.inserted for moment in slow] == [("a",), ("b",), ("c",)]
     assert [moment.cause for moment in slow] == [Cause.COLD, Cause.IN_LINE, Cause.IN_LINE]
     assert [moment.offset for moment in slow] == [end + 1, end + 2, end + 3]
-    fast = asked(Loaded(0, "a.py", TEXT), Moved(0, "a.py", end), *typed("a.py", end, "abc", 1.0, gap_s=0.05))
+    fast = typing_at(end, *typed("a.py", end, "abc", 1.0, gap_s=0.05))
     assert [(moment.inserted, moment.typed) for moment in fast] == [(("abc",), ("abc",))]
 
 
 def test_the_middle_of_a_line_is_not_asked_about() -> None:
     at = line_end(3) - 3
-    assert not asked(Loaded(0, "a.py", TEXT), Moved(0, "a.py", at), *typed("a.py", at, "xyz", 1.0))
+    assert not typing_at(at, *typed("a.py", at, "xyz", 1.0))
 
 
 def test_text_of_more_than_two_characters_counts_as_inserted_but_not_as_typed() -> None:
     end = line_end(3)
     pasted = Changed(1.0, "a.py", (Edit(end, end, " pasted"),))
-    (moment,) = asked(Loaded(0, "a.py", TEXT), Moved(0, "a.py", end), pasted)
+    (moment,) = typing_at(end, pasted)
     assert (moment.inserted, moment.typed) == ((" pasted",), ())
 
 
@@ -62,14 +64,8 @@ def test_causes_follow_the_caret() -> None:
         *typed("b.py", line_end(1), "z", 5.5),
         *typed("a.py", line_end(1) + 1, "z", 6.5),
     )
-    assert [moment.cause for moment in moments] == [
-        Cause.COLD,
-        Cause.ENTER,
-        Cause.NEAR_JUMP,
-        Cause.FAR_JUMP,
-        Cause.COLD,
-        Cause.FILE_SWITCH,
-    ]
+    causes = [Cause.COLD, Cause.ENTER, Cause.NEAR_JUMP, Cause.FAR_JUMP, Cause.COLD, Cause.FILE_SWITCH]
+    assert [moment.cause for moment in moments] == causes
 
 
 def test_enter_between_brackets_is_enter_although_text_moves_behind_the_caret() -> None:
@@ -86,13 +82,8 @@ def test_enter_between_brackets_is_enter_although_text_moves_behind_the_caret() 
 
 def test_a_change_above_moves_the_place_and_is_no_jump() -> None:
     end = line_end(20)
-    moments = asked(
-        Loaded(0, "a.py", TEXT),
-        Moved(0, "a.py", end),
-        *typed("a.py", end, "x", 1.0),
-        Changed(2.0, "a.py", (Edit(0, 0, "import this\n" * 20),)),
-        *typed("a.py", end + 241, "y", 3.0),
-    )
+    tool = Changed(2.0, "a.py", (Edit(0, 0, "import this\n" * 20),))
+    moments = typing_at(end, *typed("a.py", end, "x", 1.0), tool, *typed("a.py", end + 241, "y", 3.0))
     assert [moment.cause for moment in moments] == [Cause.COLD, Cause.IN_LINE]
     assert moments[1].inserted == ("import this\n" * 20, "y")
 
@@ -102,19 +93,14 @@ def test_what_a_tool_changes_away_from_the_caret_asks_nothing() -> None:
     streamed = [
         Changed(1 + n, "a.py", (Edit(line_end(30 + n), line_end(30 + n), "  # made by a tool"),)) for n in range(5)
     ]
-    assert not asked(Loaded(0, "a.py", TEXT), Moved(0, "a.py", end), *streamed)
+    assert not typing_at(end, *streamed)
 
 
 def test_deletions_ask_unless_told_otherwise() -> None:
     end = line_end(20)
-    events = (
-        Loaded(0, "a.py", TEXT),
-        Moved(0, "a.py", end),
-        *typed("a.py", end, "x", 1.0),
-        Changed(2.0, "a.py", (Edit(end, end + 1, ""),)),
-    )
-    assert [moment.inserted for moment in asked(*events)] == [("x",), ()]
-    assert [moment.inserted for moment in asked(*events, after_deletions=False)] == [("x",)]
+    events = (*typed("a.py", end, "x", 1.0), Changed(2.0, "a.py", (Edit(end, end + 1, ""),)))
+    assert [moment.inserted for moment in typing_at(end, *events)] == [("x",), ()]
+    assert [moment.inserted for moment in typing_at(end, *events, after_deletions=False)] == [("x",)]
 
 
 def test_moves_ask_only_where_wanted_and_selections_never() -> None:

@@ -1,13 +1,10 @@
-"""`bench footprint` and `bench large-file`: real language servers, sizes too small to judge by."""
-
-from __future__ import annotations
+"""`bench footprint`, `large-file` and `context`: real language servers, sizes too small to judge by."""
 
 import json
 from typing import Any
 
 import pytest
 from foretype_lab.commands import bench
-from foretype_lab.editor_side.footprint import FootprintOptions, measure_footprint
 from foretype_lab.editor_side.large_file import LargeFileOptions, measure_large_file
 from typer.testing import CliRunner
 
@@ -23,16 +20,19 @@ def test_the_import_is_that_of_the_whole_language_server() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_memory_and_idling_are_those_of_the_server_and_of_the_gateway_with_its_engine() -> None:
-    found = await measure_footprint(FootprintOptions(imports=0, settle_s=0.5, idle_s=1.0))
-    assert 20 < found["memory_mib"]["server"] < found["memory_mib"]["gateway"], "the engine's weights are counted"
-    assert set(found["idle_ms_per_s"]) == {"server", "gateway"} and min(found["idle_ms_per_s"].values()) >= 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(180)
 async def test_each_file_has_one_first_key_and_the_others_after_it() -> None:
     found = await measure_large_file(LargeFileOptions(files=2, lines=300, keys=4, rest_s=0.05))
     counts = {name: row["n"] for name, row in found.items() if name.endswith("_ms")}
     assert counts["open_ms"] == counts["first_key_ms"] == 2 and counts["key_ms"] == counts["change_ms"] == 6
     assert found["first_key_work_ms"]["p50"] > 0 and found["lines"] == 300
+
+
+@pytest.mark.slow
+def test_a_key_s_cost_is_told_on_both_clocks() -> None:
+    answer = CliRunner().invoke(bench, ["context", "--lines", "2000", "--keys", "60", "--snippets", "5", "--json"])
+    assert answer.exit_code == 0, answer.output
+    found: dict[str, Any] = json.loads(answer.stdout)
+    for name in ("didchange", "syntax", "assembly"):
+        for clock in ("ms", "cpu_ms"):
+            assert set(found[f"{name}_{clock}"]) == {"p50", "p95", "p99", "max"}
+    assert (found["lines"], found["keys"], found["snippets"], found["keys_without_tree"]) == (2000, 60, 5, 0)

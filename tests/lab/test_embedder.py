@@ -6,11 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretype_lab.embedder import index_types, pairs, search_weights
-from foretype_lab.retrieval.repositories import File, Repository, index_of
-from foretype_models.artifacts import locate, locate_embedder
-from foretype_retrieval.static_embedder import load_static
-from foretype_retrieval.store import save
+from foretype_lab.embedder import pairs, search_weights
+from foretype_models.artifacts import locate_embedder
 
 MONEY = (
     "def format_price(amount, currency):\n"
@@ -52,16 +49,3 @@ def test_weights_of_search_are_fitted_to_places_whose_definition_is_a_candidate(
     search_weights.main(str(locate_embedder().path), str(corpus))
     said = capsys.readouterr().out
     assert said.startswith("2 places, 2 among the candidates, 1.000 of those in the first five\nFeatures(")
-
-
-def test_index_types_are_compared_with_exact_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = locate_embedder().path
-    embedder = load_static(table, locate().tokenizer_path)
-    text = "\n\n".join(f"def act_{at}(value):\n    return value * {at} + act_{at - 1}(value)" for at in range(700))
-    index = index_of(Repository("one", [File("a.py", text)]), embedder)
-    save(tmp_path / "index", index.merged(), embedder.digest)
-    index_types.main(str(tmp_path / "index"), str(table))
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    recall = {(row[0], row[1], row[row.index("probes") + 1]): float(row[row.index("recall@10") + 1]) for row in rows}
-    assert len(recall) == 12 and recall["flat", "f32", "0"] > 0.95
-    assert all(0 < one <= 1 for one in recall.values())

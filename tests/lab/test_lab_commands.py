@@ -1,7 +1,5 @@
 """The laboratory's commands: every group that its package registers is one, and stands beside those that ship."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib
@@ -45,3 +43,9 @@ def test_a_checkout_that_installed_nothing_runs_them_as_a_module() -> None:
     command = [sys.executable, "-P", "-m", "foretype_lab", "bench", "prefill", "no-such-recording"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment())
     assert done.returncode == 2 and "no-such-recording" in done.stderr
+
+
+def test_the_commands_about_models_load_nothing_heavy() -> None:
+    code = "import sys; import foretype_lab.model_commands; print(*{m.split('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
+    assert not {"torch", "numpy", "gguf", "openvino", "transformers"} & set(done.stdout.split())

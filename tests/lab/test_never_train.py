@@ -6,49 +6,20 @@ from foretype_lab.corpus.never_train import ContentCheck, NeverTrain
 
 FOLDER = Path(__file__).parents[2] / "lab" / "corpus"
 NEVER = NeverTrain.load(FOLDER / "never_train.toml")
+COPIES = {
+    "vendored": "pip/_vendor/requests/api.py a/vendor/x.py a/third_party/x.py a/extern/x.py a/externals/x.py a/Vendored/x.py",
+    "never_train_path": "typer/_click/core.py textual/rich/console.py attr/_make.py bench/human_eval.py",
+    None: "a/vendors.py a/requests.py pkg/core.py",
+}
+LISTED = """
+click Click pluggy anyio httpcore httpx requests starlette websockets pygls llm jedi-language-server
+jedi_language_server pydantic.ai rich trio flask attrs structlog tqdm vscode vscode-copilot-chat ky
+llama.vscode twinny cody cobra llm-d anyhow lsp-ai tabby smg gson llm-d/llm-d-router psf/requests
+llm-d-kv-cache
+"""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "click",
-        "Click",
-        "pluggy",
-        "anyio",
-        "httpcore",
-        "httpx",
-        "requests",
-        "starlette",
-        "websockets",
-        "pygls",
-        "llm",
-        "jedi-language-server",
-        "jedi_language_server",
-        "pydantic.ai",
-        "rich",
-        "trio",
-        "flask",
-        "attrs",
-        "structlog",
-        "tqdm",
-        "vscode",
-        "vscode-copilot-chat",
-        "ky",
-        "llama.vscode",
-        "twinny",
-        "cody",
-        "cobra",
-        "llm-d",
-        "anyhow",
-        "lsp-ai",
-        "tabby",
-        "smg",
-        "gson",
-        "llm-d/llm-d-router",
-        "psf/requests",
-        "llm-d-kv-cache",
-    ],
-)
+@pytest.mark.parametrize("name", LISTED.split())
 def test_every_project_of_the_list_is_refused(name: str) -> None:
     assert NEVER.refuses_project(name)
 
@@ -59,22 +30,7 @@ def test_other_projects_are_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("pip/_vendor/requests/api.py", "vendored"),
-        ("a/vendor/x.py", "vendored"),
-        ("a/third_party/x.py", "vendored"),
-        ("a/extern/x.py", "vendored"),
-        ("a/externals/x.py", "vendored"),
-        ("a/Vendored/x.py", "vendored"),
-        ("typer/_click/core.py", "never_train_path"),
-        ("textual/rich/console.py", "never_train_path"),
-        ("attr/_make.py", "never_train_path"),
-        ("bench/human_eval.py", "never_train_path"),
-        ("a/vendors.py", None),
-        ("a/requests.py", None),
-        ("pkg/core.py", None),
-    ],
+    ("path", "reason"), [(path, reason) for reason, paths in COPIES.items() for path in paths.split()]
 )
 def test_paths_of_copies_are_refused(path: str, reason: str | None) -> None:
     assert NEVER.refuses_path(path) == reason
@@ -84,7 +40,9 @@ def test_the_source_list_names_nothing_that_must_not_be_trained_on() -> None:
     plan = sources.Plan.load(FOLDER / "sources.toml")
     assert len(plan.projects) >= 200
     assert [name for name in plan.projects if NEVER.refuses_project(name)] == []
-    assert plan.validation <= {sources.normalise(name) for name in plan.projects}
+    projects = {sources.normalise(name) for name in plan.projects}
+    others = sources.listed(plan) | {commit.name for commit in plan.commits}
+    assert plan.validation <= projects | others
     assert len(plan.validation) >= 15
 
 

@@ -3,21 +3,16 @@
 import asyncio
 import concurrent.futures
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.config.load import load_config
-from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_context.errors import ProfileError
-from foretype_context.grammars.grammar import grammar
 from foretype_context.text.document import Document, Edit, Snapshot
-from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop
@@ -25,15 +20,16 @@ from foretype_lab.commands import bench
 from foretype_lab.errors import PeerResultError
 from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, buffer_of
 from foretype_lab.peer.page import table_of, write_page
-from foretype_lab.peer.random_weights import write_random
 from foretype_lab.peer.recorded_typist import Offer, RecordedTypist, TypistTally
-from foretype_lab.peer.run import PeerOptions, _part, _row, profile_over  # pyright: ignore[reportPrivateUsage]
+from foretype_lab.peer.run import PeerOptions, _part, _row  # pyright: ignore[reportPrivateUsage]
 from foretype_lab.peer.steps import Step, steps_of
 from foretype_wire.messages import Delta, Done, Finish, RequestClass, Usage
 from foretype_wire.subscriptions import Subscribers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
+
+Made = TypeVar("Made")
 
 
 def typed(text: str, *, at: int, start_s: float = 1.0, gap_s: float = 0.5) -> list[Event]:
@@ -139,15 +135,21 @@ class Knowing:
     async def close(self) -> None: ...
 
 
-def sit(steps: Sequence[Step], assistant: Any) -> TypistTally:
+def virtually(work: Callable[[VirtualLoop], Coroutine[Any, Any, Made]]) -> Made:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        return runner.run(work(loop))
 
-        async def work() -> TypistTally:
-            desk = RecordedTypist(assistant, rule=Rule.LINE, decide_s=0.2, rng=Random(0))
-            await desk.run(steps)
-            return desk.tally
 
-        return runner.run(work())
+async def sat(steps: Sequence[Step], assistant: Any) -> TypistTally:
+    desk = RecordedTypist(assistant, rule=Rule.LINE, decide_s=0.2, rng=Random(0))
+    await desk.run(steps)
+    return desk.tally
+
+
+def sit(steps: Sequence[Step], assistant: Any) -> TypistTally:
+    return virtually(lambda _: sat(steps, assistant))
 
 
 LINE = "total = first + second"
@@ -170,8 +172,6 @@ def test_a_wrong_offer_is_left_alone() -> None:
 
 
 def test_vim_has_no_line_behind_the_last_line_end() -> None:
-    from foretype_context.text.document import Document
-
     snapshot = Document("file:///a.py", "one\r\ntwo\n", language="python", path="a.py", version=1).snapshot()
     assert buffer_of(snapshot, 7).lines == ("one", "two") and buffer_of(snapshot, 7).y == 2
     assert buffer_of(snapshot, 4).x == 3
@@ -202,17 +202,12 @@ class Infill:
 def test_llama_vim_at_the_desk(greedy: bool) -> None:
     server = Infill()
     kept: list[LlamaVimAssistant] = []
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, VirtualLoop)
 
-        async def work() -> TypistTally:
-            kept.append(LlamaVimAssistant(server, loop, rng=Random(0), greedy=greedy))
-            desk = RecordedTypist(kept[0], rule=Rule.LINE, decide_s=0.2, rng=Random(0))
-            await desk.run(steps_of(recording(*typed(LINE + "\n", at=0))))
-            return desk.tally
+    async def work(loop: VirtualLoop) -> TypistTally:
+        kept.append(LlamaVimAssistant(server, loop, rng=Random(0), greedy=greedy))
+        return await sat(steps_of(recording(*typed(LINE + "\n", at=0))), kept[0])
 
-        tally = runner.run(work())
+    tally = virtually(work)
     assert tally.accepts == 1 and tally.keys_with == 3  # one key, the accept, the line end
     samplers = ["top_k", "top_p", "infill", *(["temperature"] if greedy else [])]
     assert all(body["samplers"] == samplers for body in server.bodies if body["n_predict"])
@@ -233,22 +228,19 @@ def test_tokens_that_come_after_a_cancel_are_not_counted_as_generated() -> None:
 
     profile: Any = None
     call: Any = SimpleNamespace(id="r", class_=RequestClass.INTERACTIVE)
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, VirtualLoop)
-        gateway = CountingGateway(ask, profile, loop)
 
-        async def listen(until: int) -> None:
+    async def listened(loop: VirtualLoop) -> list[int]:
+        gateway = CountingGateway(ask, profile, loop)
+        for until in (99, 2):
             stream = gateway.complete(call)
             seen = 0
             async for _ in stream:
                 seen += 1
                 if seen == until:
                     stream.cancel()
+        return [row.generated_tokens for row in gateway.rows]
 
-        runner.run(listen(until=99))
-        runner.run(listen(until=2))
-    assert [row.generated_tokens for row in gateway.rows] == [8, 4]
+    assert virtually(listened) == [8, 4]
 
 
 def test_what_is_drawn_again_is_counted_and_so_is_what_is_taken_back() -> None:
@@ -263,7 +255,7 @@ def test_what_is_drawn_again_is_counted_and_so_is_what_is_taken_back() -> None:
 
     flow: Any = SimpleNamespace(grew=grew, suggest=suggest, document_changed=changed)
 
-    async def work() -> ForetypeAssistant:
+    async def work(_: VirtualLoop) -> ForetypeAssistant:
         assistant = ForetypeAssistant(flow, lambda: 0.0)
         snapshot = Document("file:///a.py", "x = ", language="python", path="a.py", version=1).snapshot()
         assistant.changed(snapshot, 4, asks=True)
@@ -273,8 +265,7 @@ def test_what_is_drawn_again_is_counted_and_so_is_what_is_taken_back() -> None:
         await asyncio.sleep(0.01)
         return assistant
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        assistant = runner.run(work())
+    assistant = virtually(work)
     assert list(assistant.redraws.values()) == [2] and assistant.taken_back == 1
 
 
@@ -299,19 +290,19 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     path.write_text(json.dumps(result))
     page = tmp_path / "peers.md"
-    write_page(page, [path], counters=None, parity=[])
+    write_page(page, [path])
     text = page.read_text()
     assert "| keystrokes saved | 10.00% | 10.00% |" in text and "one.json" in text
     assert len(table_of(result)) >= 12 and "Random weights" not in text
     path.write_text(json.dumps(result | {"random_weights": True}))
-    write_page(page, [path], counters=None, parity=[])
+    write_page(page, [path])
     assert "Random weights with a real vocabulary" in page.read_text()
     path.write_text("{}")
     with pytest.raises(PeerResultError, match=r"one\.json.*systems"):
-        write_page(page, [path], counters=None, parity=[])
+        write_page(page, [path])
     path.write_text('{"systems": {"a": {}}}')
     with pytest.raises(PeerResultError, match=r"one\.json"):
-        write_page(page, [path], counters=None, parity=[])
+        write_page(page, [path])
 
 
 def test_a_layout_that_the_weights_lack_ends_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,25 +312,3 @@ def test_a_layout_that_the_weights_lack_ends_in_one_sentence(tmp_path: Path, mon
     monkeypatch.setattr("foretype_lab.peer.command.run_peer", lacking)
     done = CliRunner().invoke(bench, ["peer", str(tmp_path), "--layout", "nonsense"])
     assert done.exit_code == 2 and "'nonsense' is not one of spm" in done.output and "Traceback" not in done.output
-
-
-def test_our_gateway_before_llama_cpps_server_has_the_layout_and_places_that_are_asked_for(tmp_path: Path) -> None:
-    asked = PeerOptions(source=tmp_path, layout="psm_line_last", places=0)
-    config = load_config(profile=profile_over("http://127.0.0.1:8012", tmp_path, asked))
-    assert (config.engine.name, config.engine.model) == ("llama-cpp", "http://127.0.0.1:8012")
-    assert config.model.layout == "psm_line_last"
-    assert config.model.strategy_rules is not None and config.model.strategy_rules.places == 0
-
-
-def test_a_model_of_random_weights_has_the_vocabulary_of_another_and_the_same_bytes_each_time(tmp_path: Path) -> None:
-    controls = tuple(sorted(grammar("starcoder2").controls()))
-    source = write_tiny_gguf(tmp_path / "source.gguf", pretokenizer="starcoder", controls=controls)
-    made = write_random(source, tmp_path / "made.gguf")
-    tokenizer, other = (tokenizer_from_bytes(tokenizer_of(one)) for one in (source, made))
-    text = "def größe(x):\n    return x\n"
-    assert tokenizer.encode(text) == other.encode(text)
-    assert {one: tokenizer.control(one) for one in controls} == {one: other.control(one) for one in controls}
-    assert made.read_bytes() == write_random(source, tmp_path / "again.gguf").read_bytes()
-    (wrong := tmp_path / "wrong.gguf").write_text("no")
-    done = CliRunner().invoke(bench, ["peer", str(tmp_path), "--vocabulary", str(wrong)])
-    assert done.exit_code == 2 and "wrong.gguf" in done.output

@@ -1,7 +1,5 @@
 """`foretype bench rows-page`: the tables of a page are what the generator makes of what was measured; so are this repository's."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -65,16 +63,8 @@ def measured(folder: Path, name: str, rows: list[dict[str, Any]], at: str = "202
 
 def run(folder: Path, *arguments: str) -> Any:
     files = sorted(map(str, (folder / "docs" / "measurements").glob("*.json")))
-    command = [
-        "rows-page",
-        *files,
-        "--page",
-        str(folder / "README.md"),
-        "--table",
-        str(folder / "rows.toml"),
-        *arguments,
-    ]
-    return CliRunner().invoke(bench, command)
+    places = ["--page", str(folder / "README.md"), "--table", str(folder / "rows.toml")]
+    return CliRunner().invoke(bench, ["rows-page", *files, *places, *arguments])
 
 
 def test_each_place_of_the_page_has_its_rows_with_today_s_aims(folder: Path) -> None:
