@@ -6,10 +6,14 @@ The files lie in the folder ``artifacts/`` beside this module, described by its 
     ├── UnknownArtifactError     no model of that name, or no embedder at all
     ├── BrokenIndexError         index.json is missing or unreadable
     ├── MissingArtifactError     a file is not there
+    ├── UnmadeArtifactError      the model ships as an adapter, and is not made on this machine yet
     ├── TruncatedArtifactError   a file has the wrong size
     └── TamperedArtifactError    a file has the right size and the wrong content
 
 Every message names the file and the remedy.
+
+A model whose entry has an `adapter` in place of a file is made on the user's machine, of that and a public base
+(:mod:`foretype_models.fetch`), in a folder of its own under :func:`models_folder`, with an `index.json` of the same form.
 """
 
 from __future__ import annotations
@@ -28,27 +32,37 @@ from foretype_models.errors import (
     TamperedArtifactError,
     TruncatedArtifactError,
     UnknownArtifactError,
+    UnmadeArtifactError,
 )
-
-__all__ = [
-    "FOLDER",
-    "Artifact",
-    "EmbedderArtifact",
-    "available",
-    "digest_file",
-    "locate",
-    "locate_embedder",
-    "locate_table",
-    "verify",
-]
 
 FOLDER = Path(__file__).with_name("artifacts")
 
 _REMEDY = "restore it with `git checkout -- models` in a clone, or reinstall foretype"
 
 
+def models_folder() -> Path:
+    """Where models lie that were made, downloaded or pulled for this user, one folder each."""
+    import platformdirs
+
+    return platformdirs.user_data_path("foretype") / "models"
+
+
+def made_of(folder: Path) -> str | None:
+    """SHA-256 of the adapter that the model in `folder` was made of; None where it was not made, or is none."""
+    try:
+        origin: object = json.loads((folder / "origin.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = cast("Mapping[str, Any]", origin).get("adapter_sha256") if isinstance(origin, dict) else None
+    return found if isinstance(found, str) else None
+
+
 def _remedy(folder: Path) -> str:
-    return _REMEDY if folder == FOLDER else f"restore it with `foretype models pull … --name {folder.name}`"
+    if folder == FOLDER:
+        return _REMEDY
+    if made_of(folder) is not None:
+        return "make it again with `foretype models fetch`"
+    return f"restore it with `foretype models pull … --name {folder.name}`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +95,25 @@ class Artifact(_Shipped):
         trained_tokens: tokens it has seen.
         profile: what was measured for these weights, by the names of the gateway's profile (`layout`, `min_mean_logprob`,
             `local_min_confidence`); empty where nothing was. It is checked where it is used.
+        adapter: of a model that is made on the user's machine; `path` and what describes it are empty until then.
     """
 
     grammar: str
     parameters: int
     trained_tokens: int
     profile: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    adapter: Path | None = None
+
+    @property
+    def made(self) -> bool:
+        """Whether its file is here, as far as can be told without reading it."""
+        return bool(self.sha256)
+
+    @property
+    def shown(self) -> bool:
+        """Whether an editor shows by itself what it says; a model that is right too seldom answers only somebody who asks."""
+        least = cast("Mapping[str, float]", self.profile.get("min_mean_logprob") or {})
+        return not least or min(least.values()) < 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,13 +193,38 @@ def _shipped(folder: Path, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _artifact(folder: Path, item: Mapping[str, Any]) -> Artifact:
+    adapter = item.get("adapter")
     return Artifact(
-        **_shipped(folder, item),
+        **(_shipped(folder, item) if adapter is None else _made(item)),
         grammar=str(item["grammar"]),
         parameters=int(item["parameters"]),
         trained_tokens=int(item["trained_tokens"]),
         profile=cast("Mapping[str, Any]", item.get("profile", {})),
+        adapter=None if adapter is None else _inside(folder, cast("Mapping[str, Any]", adapter)["file"]),
     )
+
+
+def _made(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a model that is made of this entry's adapter, from where it is made."""
+    name = str(item["name"])
+    folder = _inside(models_folder(), name)
+    if made_of(folder) == str(item["adapter"]["sha256"]):
+        try:
+            return _shipped(folder, _index(folder)["models"][0]) | {"name": name, "version": str(item["version"])}
+        except (ArtifactError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+            pass  # damaged: as if it were not there, so that it is made again
+    file = folder / f"{name}-q8_0.gguf"
+    return {
+        "name": name,
+        "path": file,
+        "tokenizer_path": folder / "tokenizer.json",
+        "sha256": "",
+        "tokenizer_sha256": "",
+        "size_bytes": 0,
+        "tokenizer_bytes": 0,
+        "version": str(item["version"]),
+        "licence": str(item["licence"]),
+    }
 
 
 def locate(name: str | None = None, folder: Path = FOLDER) -> Artifact:
@@ -196,8 +248,26 @@ def locate(name: str | None = None, folder: Path = FOLDER) -> Artifact:
             names = ", ".join(model.name for model in models)
             raise UnknownArtifactError(f"no shipped model is called {name!r}; there are: {names}")
         chosen = found[0]
+    if not chosen.made:
+        raise UnmadeArtifactError(
+            f"{chosen.name} is not made on this machine yet (it ships as an adapter of a public network): `foretype models fetch` "
+            "makes it, once"
+        )
     _check_files(chosen)
     return chosen
+
+
+def locate_adapter(folder: Path = FOLDER) -> Path | None:
+    """Finds the adapter that the default model is made of, and verifies it; None where that model ships whole.
+
+    Raises:
+        ArtifactError: one of its subclasses, see the module.
+    """
+    default = available(folder)[0]
+    if default.adapter is None:
+        return None
+    entry = next(item for item in _index(folder)["models"] if item["name"] == default.name)
+    return _locate_file("models.adapter", folder, entry["adapter"])
 
 
 def locate_embedder(folder: Path = FOLDER) -> EmbedderArtifact:
@@ -224,13 +294,16 @@ def locate_table(folder: Path = FOLDER) -> Path:
     Raises:
         ArtifactError: one of its subclasses, see the module.
     """
-    item = _index(folder).get("table")
+    return _locate_file("table", folder, _index(folder).get("table"))
+
+
+def _locate_file(what: str, folder: Path, item: Any) -> Path:
     if item is None:
-        raise UnknownArtifactError(f"{folder / 'index.json'} names no corpus table; {_remedy(folder)}")
+        raise UnknownArtifactError(f"{folder / 'index.json'} names no {what}; {_remedy(folder)}")
     try:
         path, size, sha256 = _inside(folder, item["file"]), int(item["bytes"]), str(item["sha256"])
     except (ValueError, KeyError, TypeError) as error:
-        raise BrokenIndexError(f"{folder / 'index.json'}: table: {error}; {_remedy(folder)}") from error
+        raise BrokenIndexError(f"{folder / 'index.json'}: {what}: {error}; {_remedy(folder)}") from error
     _check(path, size, sha256)
     return path
 
@@ -245,7 +318,9 @@ def verify(folder: Path = FOLDER) -> list[Artifact]:
     for key in [key for key in _digests if Path(key[0]).parent == folder]:
         del _digests[key]
     for model in models:
-        locate(model.name, folder)
+        if model.made:
+            locate(model.name, folder)
+    locate_adapter(folder)
     if _index(folder).get("embedder") is not None:
         locate_embedder(folder)
     if _index(folder).get("table") is not None:

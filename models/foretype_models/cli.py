@@ -15,6 +15,7 @@ from foretype_context.terminal import say, say_json
 
 from foretype_models import artifacts
 from foretype_models.errors import ArtifactError
+from foretype_models.fetch import commands
 
 app = typer.Typer(
     help="Model files and servers: list, verify, pull, identify. `foretype use` chooses one.",
@@ -49,7 +50,11 @@ _Pulled = Annotated[
 def _folders(pulled: Path | None) -> list[Path]:
     from foretype_models.pull import place
 
-    return [artifacts.FOLDER, *place.installed(pulled or place.default_folder())]
+    shipped = {model.name for model in artifacts.available()}
+    return [
+        artifacts.FOLDER,
+        *(one for one in place.installed(pulled or artifacts.models_folder()) if one.name not in shipped),
+    ]
 
 
 @app.command("list")
@@ -66,9 +71,10 @@ def list_models(
             data = {key: str(value) if isinstance(value, Path) else value for key, value in vars(model).items()}
             say_json(data)
         else:
+            size = f"{model.size_bytes / 1e6:.1f} MB" if model.made else "not made here yet: foretype models fetch"
             say(
                 f"{model.name}  {model.version}  {model.parameters / 1e6:.1f} M parameters  "
-                f"{model.size_bytes / 1e6:.1f} MB  {model.grammar}  {model.licence}\n    {model.path}"
+                f"{size}  {model.grammar}  {model.licence}\n    {model.path}"
             )
 
 
@@ -81,7 +87,10 @@ def verify(pulled: _Pulled = None) -> None:
         raise fail(str(error)) from error
     for model in models:
         served_layout(model)
-        say(f"ok  {model.path.name}  {model.tokenizer_path.name}")
+        if model.made:
+            say(f"ok  {model.path.name}  {model.tokenizer_path.name}")
+        else:
+            say(f"not made here yet  {model.path.name}  (foretype models fetch)")
 
 
 @app.command()
@@ -100,7 +109,7 @@ def pull(
 
     try:
         found = place.pull(
-            model, out or place.default_folder(), name=name, revision=revision, layout=layout, named=grammar
+            model, out or artifacts.models_folder(), name=name, revision=revision, layout=layout, named=grammar
         )
     except PullError as error:
         raise fail(str(error)) from error
@@ -113,10 +122,6 @@ def pull(
     for note in found.notes:
         say(f"note: {note}")
     say(found.serve)
-
-
-if __name__ == "__main__":
-    app()
 
 
 @app.command()
@@ -138,7 +143,7 @@ def identify(
     if found.family is None:
         say(f"{found.path}: no family")
     else:
-        sure = "by its ids" if found.certain else "by its control tokens alone"
+        sure = "for certain" if found.certain else "by its control tokens alone"
         say(
             f"{found.path}: {found.family}, {sure}; grammar {found.grammar}, {'proven' if found.proven else 'unproven'}"
         )
@@ -198,3 +203,10 @@ def list_families(as_json: Annotated[bool, typer.Option("--json", help="one JSON
         return
     for line in lines():
         say(line)
+
+
+app.command()(commands.fetch)
+app.command()(commands.export)
+
+if __name__ == "__main__":
+    app()

@@ -5,8 +5,11 @@
         * `UnknownArtifactError`: no shipped file has this name
         * `BrokenIndexError`: `index.json` is missing, unreadable or lacks a field
         * `MissingArtifactError`: what `index.json` names is not there
+        * `UnmadeArtifactError`: the model ships as an adapter, and is not made on this machine yet
         * `TruncatedArtifactError`: another size than the index says
         * `TamperedArtifactError`: another SHA-256 than the index says
+    * `ExportFileError`: a file cannot be exported; told by `foretype models export`
+    * `FetchError`: the network cannot be made on this machine; told by `foretype models fetch`, a gateway serves without it
     * `GgufError`: a file that cannot be read as GGUF; the gateway's reader and `identify` tell it
     * `IdentifyError`: it cannot be told what a file is; told by `foretype models identify`
     * `NoServerError`: no server of models answers at an address, or none that can be asked; told by `foretype use`
@@ -21,6 +24,8 @@ from foretype_context.errors import ForetypeError
 __all__ = [
     "ArtifactError",
     "BrokenIndexError",
+    "ExportFileError",
+    "FetchError",
     "GgufError",
     "IdentifyError",
     "MissingArtifactError",
@@ -30,6 +35,7 @@ __all__ = [
     "TamperedArtifactError",
     "TruncatedArtifactError",
     "UnknownArtifactError",
+    "UnmadeArtifactError",
     "UseError",
 ]
 
@@ -54,12 +60,24 @@ class MissingArtifactError(ArtifactError):
     """A file that `index.json` names is not there."""
 
 
+class UnmadeArtifactError(ArtifactError):
+    """A model that is made on the user's machine is not made yet."""
+
+
 class TruncatedArtifactError(ArtifactError):
     """A file's size differs from the index, as after a broken copy or a full disk."""
 
 
 class TamperedArtifactError(ArtifactError):
     """A file's SHA-256 differs from the index."""
+
+
+class ExportFileError(ModelsError):
+    """A model file cannot be written in another form: one sentence. Nothing was changed."""
+
+
+class FetchError(ModelsError):
+    """The network cannot be made here: one sentence with the remedy. What was there before still is."""
 
 
 class GgufError(ModelsError):

@@ -9,18 +9,44 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from foretype_models.errors import GgufError
 
-__all__ = ["GgufReader", "open_gguf", "read_metadata", "read_pairs"]
-
 _SCALARS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING: Final = 8
 _ARRAY: Final = 9
+_DIMENSIONS: Final = 4
+"""Of a tensor, at most."""
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value with its type as the file has it: `kind`, and of an array `item`, by GGUF's numbers."""
+
+    kind: int
+    item: int | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """Where a tensor lies.
+
+    Attributes:
+        shape: rows first, as numpy has it; the file has the row's length first.
+        kind: GGUF's number of its type.
+        offset: bytes behind the start of all tensors.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
 
 
 def read_metadata(path: Path, keys: Collection[str]) -> dict[str, Any]:
@@ -68,6 +94,20 @@ class GgufReader:
         self.offset = end
         return raw.decode()
 
+    def tensor(self) -> TensorEntry:
+        """The next entry of the list of tensors, which follows the metadata."""
+        name, dimensions = self.string(), self.scalar("<I")
+        if dimensions > _DIMENSIONS:
+            raise IndexError
+        shape = tuple(self.scalar("<Q") for _ in range(dimensions))[::-1]
+        return TensorEntry(name, shape, self.scalar("<I"), self.scalar("<Q"))
+
+    def field(self) -> Field:
+        """The next value, whole, behind its type."""
+        kind = self.scalar("<I")
+        item = struct.unpack_from("<I", self.data, self.offset)[0] if kind == _ARRAY else None
+        return Field(kind, item, self.value(kind, whole=True))
+
     def value(self, kind: int, *, whole: bool = False) -> Any:
         """A scalar or string; of an array its length alone unless it is wanted `whole`."""
         if kind == _STRING:
@@ -92,13 +132,7 @@ class GgufReader:
 
 def read_pairs(path: Path, reader: GgufReader, whole: Collection[str] = ()) -> tuple[dict[str, Any], int]:
     """All key-value pairs, or those of `whole` alone with their arrays; and the number of tensors that follow."""
-    if reader.data[:4] != b"GGUF":
-        raise GgufError(f"{path}: is not a GGUF file (it starts with {bytes(reader.data[:4])!r}); give a .gguf file")
-    reader.offset = 4
-    version = reader.scalar("<I")
-    if version not in (2, 3):
-        raise GgufError(f"{path}: GGUF version {version} is not known (2 and 3 are); export it again")
-    tensor_count, key_count = reader.scalar("<Q"), reader.scalar("<Q")
+    tensor_count, key_count = _counts(path, reader)
     meta: dict[str, Any] = {}
     try:
         for _ in range(key_count):
@@ -109,3 +143,22 @@ def read_pairs(path: Path, reader: GgufReader, whole: Collection[str] = ()) -> t
     except KeyError:
         raise struct.error from None
     return meta, tensor_count
+
+
+def read_fields(path: Path, reader: GgufReader) -> tuple[dict[str, Field], int]:
+    """All key-value pairs with their types, arrays whole, to be written again; and the number of tensors that follow."""
+    tensor_count, key_count = _counts(path, reader)
+    try:
+        return {reader.string(): reader.field() for _ in range(key_count)}, tensor_count
+    except KeyError:
+        raise struct.error from None
+
+
+def _counts(path: Path, reader: GgufReader) -> tuple[int, int]:
+    if reader.data[:4] != b"GGUF":
+        raise GgufError(f"{path}: is not a GGUF file (it starts with {bytes(reader.data[:4])!r}); give a .gguf file")
+    reader.offset = 4
+    version = reader.scalar("<I")
+    if version not in (2, 3):
+        raise GgufError(f"{path}: GGUF version {version} is not known (2 and 3 are); export it again")
+    return reader.scalar("<Q"), reader.scalar("<Q")

@@ -18,12 +18,11 @@ from foretype_context.tokens.tokenizer_file import is_control
 from foretype_models.errors import GgufError, IdentifyError
 from foretype_models.gguf_metadata import read_metadata
 
-__all__ = ["Identity", "evidence_of", "family_named", "identify"]
-
 _TOKENIZER: Final = "tokenizer.ggml"
 _KEYS: Final = frozenset(
     {f"{_TOKENIZER}.{name}" for name in ("model", "pre", "tokens", "token_type")}
     | {f"general.{name}" for name in ("architecture", "name", "basename", "finetune")}
+    | {"foretype.grammar"}
 )
 _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
 _AGAIN: Final = "give a .gguf file, a tokenizer.json, or a folder that has one of them"
@@ -37,7 +36,7 @@ class Identity(Detection, frozen=True, kw_only=True):
         name: what the file says that it is called.
         pre: `tokenizer.ggml.pre` of a GGUF file.
         architecture: as the file calls it.
-        proven: whether the family's prompts were compared with another's encoder, all ids equal.
+        proven: the file itself names its grammar, or the family's prompts were compared with another's encoder, all ids equal.
     """
 
     path: str
@@ -63,7 +62,7 @@ def identify(path: Path) -> Identity:
         name=evidence.name,
         pre=evidence.pre,
         architecture=architecture,
-        proven=known is not None and known.proven,
+        proven=known is not None and (known.proven or evidence.grammar == found.grammar),
     )
 
 
@@ -98,9 +97,9 @@ def evidence_of(file: Path) -> tuple[ModelEvidence, str]:
     pieces = True if kind == "llama" else False if pre == "tekken" else None
     names = (file.stem, *(str(said.get(f"general.{name}", "")) for name in ("name", "basename", "finetune")))
     name = " ".join(dict.fromkeys(filter(None, names)))
-    return ModelEvidence(controls=controls, pre=pre, name=name, pieces=pieces), str(
-        said.get("general.architecture", "")
-    )
+    named = str(said.get("foretype.grammar", ""))
+    evidence = ModelEvidence(controls=controls, pre=pre, name=name, pieces=pieces, grammar=named)
+    return evidence, str(said.get("general.architecture", ""))
 
 
 def _file_of(path: Path) -> Path:

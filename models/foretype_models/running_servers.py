@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple, cast
 
 import httpx
 import msgspec
+from foretype_context.authorities import trusted
 from foretype_context.grammars.families import names_a_chat_model
 
 from foretype_models.errors import NoServerError
-
-__all__ = ["PORTS", "ServedModel", "Server", "is_code", "look_at", "probe"]
 
 PORTS: Final = (11434, 8012, 8080, 8011, 1234, 8000, 30000)
 """Ollama; llama.cpp's presets and default; LM Studio; vLLM; SGLang."""
@@ -165,7 +164,7 @@ def look_at(url: str) -> Server:
 
 def _client(limit_s: float, *, local: bool) -> httpx.AsyncClient:
     """Certificates are read, and proxies looked for, where they may be needed: that takes longer than all questions."""
-    return httpx.AsyncClient(timeout=limit_s, trust_env=not local, verify=not local)
+    return httpx.AsyncClient(timeout=limit_s, trust_env=not local, verify=False if local else trusted())
 
 
 async def _look(client: httpx.AsyncClient, url: str, limit_s: float) -> Server:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from foretype_context.errors import UnknownLayoutError
+from foretype_context.text.pasted import shell_line, toml_string
 
 from foretype_models import artifacts
 from foretype_models.errors import PullError
@@ -40,14 +41,7 @@ class Pulled:
     @property
     def serve(self) -> str:
         """The command that serves it."""
-        return f"foretype serve --profile {self.folder / 'profile.toml'}"
-
-
-def default_folder() -> Path:
-    """Where pulled models lie, one folder each."""
-    import platformdirs
-
-    return platformdirs.user_data_path("foretype") / "models"
+        return _serve(self.folder)
 
 
 def installed(root: Path) -> list[Path]:
@@ -127,15 +121,15 @@ def pull(
         entry = _entry(part, name, file, grammar.id, parameters, version, source)
         if layout is not None:
             entry["profile"] = {"layout": layout}
-        _write_json(part / "index.json", {"default": name, "models": [entry]})
+        write_json(part / "index.json", {"default": name, "models": [entry]})
         origin = {
             "model": model,
             "revision": version,
             "sha256": {path.name: artifacts.digest_file(path) for path in files},
         }
-        _write_json(part / "origin.json", origin)
+        write_json(part / "origin.json", origin)
         (part / "profile.toml").write_text(_profile(root / name, file, name, grammar.id, shape.context, layout))
-        _swap(part, root / name)
+        swap(part, root / name)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "make room or give --out another disk" if full else "check the folder's permissions"
@@ -148,7 +142,8 @@ def pull(
     return Pulled(name, root / name, grammar.id, parameters, notes)
 
 
-def _swap(part: Path, target: Path) -> None:
+def swap(part: Path, target: Path) -> None:
+    """Gives a whole folder its name; what had it leaves at the very end, and comes back where that fails."""
     old = target.with_name(f".{target.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -192,15 +187,20 @@ def _licence(source: Path) -> str:
     return found[1].strip() if found else "unknown"
 
 
+def _serve(folder: Path) -> str:
+    return shell_line("foretype", "serve", "--profile", folder / "profile.toml")
+
+
 def _profile(folder: Path, file: str, name: str, grammar: str, context: int, layout: str | None) -> str:
-    quoted = {key: json.dumps(str(folder / value)) for key, value in (("model", file), ("tokenizer", "tokenizer.json"))}
+    quoted = {key: toml_string(folder / value) for key, value in (("model", file), ("tokenizer", "tokenizer.json"))}
     return (
-        f"# Written by `foretype models pull`. Serve with: foretype serve --profile {folder / 'profile.toml'}\n"
+        f"# Written by `foretype models pull`. Serve with: {_serve(folder)}\n"
         f'[engine]\nname = "embedded"\nmodel = {quoted["model"]}\n\n'
-        f"[model]\nname = {json.dumps(name)}\ntokenizer = {quoted['tokenizer']}\ngrammar = {json.dumps(grammar)}\n"
-        f"context_limit_tokens = {context}\n" + ("" if layout is None else f"layout = {json.dumps(layout)}\n")
+        f"[model]\nname = {toml_string(name)}\ntokenizer = {quoted['tokenizer']}\ngrammar = {toml_string(grammar)}\n"
+        f"context_limit_tokens = {context}\n" + ("" if layout is None else f"layout = {toml_string(layout)}\n")
     )
 
 
-def _write_json(path: Path, data: dict[str, Any]) -> None:
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """A JSON file as people read it."""
     path.write_text(json.dumps(data, indent=1) + "\n")

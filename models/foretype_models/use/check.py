@@ -10,15 +10,15 @@ from typing import Any
 
 from foretype_client.private_gateway.finding import chosen_profile, default_state_dir
 from foretype_context.grammars.families import names_a_chat_model
+from foretype_context.text.pasted import shell_line
 
-from foretype_models.errors import IdentifyError, NoServerError, UseError
+from foretype_models import artifacts
+from foretype_models.errors import ArtifactError, IdentifyError, NoServerError, UseError
 from foretype_models.identify import identify
 from foretype_models.running_servers import Server, look_at
 from foretype_models.use.catalogue import read_catalogue
 from foretype_models.use.machine import look
 from foretype_models.use.proposal import expected
-
-__all__ = ["check_choice", "checks"]
 
 _NAME = "chosen model"
 _URL = re.compile(r"https?://")
@@ -35,7 +35,7 @@ def check_choice(state_dir: Path, look_at: Callable[[str], Server] = look_at) ->
     """The chosen model, from its profile, its file and its server. Nothing is generated."""
     path = chosen_profile(state_dir)
     if path is None:
-        return (_NAME, True, "the shipped one: base, raw, Apache-2.0; `foretype use` proposes a good one", "")
+        return _of_shipped()
     try:
         text = path.read_text("utf-8")
         said = tomllib.loads(text)
@@ -47,6 +47,17 @@ def check_choice(state_dir: Path, look_at: Callable[[str], Server] = look_at) ->
     if _URL.match(place):
         return _of_server(facts, name, place, look_at)
     return _of_file(facts, Path(place), said)
+
+
+def _of_shipped() -> Check:
+    try:
+        shipped = artifacts.available()[0]
+    except ArtifactError as error:
+        return (_NAME, False, str(error), "reinstall foretype")
+    facts = f"the shipped one, {shipped.name} {shipped.version}: base, raw, {shipped.licence}"
+    if not shipped.made:
+        return (_NAME, False, f"{facts}; it is not made on this machine yet", "foretype models fetch")
+    return (_NAME, True, f"{facts}; `foretype use` proposes others", "")
 
 
 def _of_server(facts: list[str], name: str, url: str, look_at: Callable[[str], Server]) -> Check:
@@ -73,7 +84,12 @@ def _of_server(facts: list[str], name: str, url: str, look_at: Callable[[str], S
         return (_NAME, False, f"{detail}: it is still loading", "wait until it is there")
     if model is None:
         has = ", ".join(server.names[:4]) or "none"
-        return (_NAME, False, f"{detail}: it has {has} now", f"start {name} again, or take that: foretype use {url}")
+        return (
+            _NAME,
+            False,
+            f"{detail}: it has {has} now",
+            f"start {name} again, or take that: {shell_line('foretype', 'use', url)}",
+        )
     return (_NAME, not names_a_chat_model(name), detail, "take the base model" if names_a_chat_model(name) else "")
 
 

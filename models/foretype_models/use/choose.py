@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from foretype_context.grammars.families import names_a_chat_model
+from foretype_context.errors import UnknownControlError, UnknownGrammarError
+from foretype_context.grammars.families import LEFT_TO_RIGHT, names_a_chat_model
+from foretype_context.grammars.grammar import grammar as grammar_named
+from foretype_context.text.pasted import shell_line
 
-from foretype_models import artifacts, running_servers
-from foretype_models.errors import ArtifactError, IdentifyError, NoServerError, UseError
-from foretype_models.identify import identify
+from foretype_models import running_servers
+from foretype_models.errors import FetchError, GgufError, IdentifyError, NoServerError, UseError
+from foretype_models.exact_weights import EXACT, default_prepared_dir, exact_copy, plan_weights
+from foretype_models.identify import Identity, evidence_of, identify
 from foretype_models.running_servers import Server
 from foretype_models.use.catalogue import Catalogue, Entry
 from foretype_models.use.download import Wanted, download
 from foretype_models.use.machine import Machine
 from foretype_models.use.profile import Choice
 from foretype_models.use.proposal import check_memory, plan_for
-
-__all__ = ["ChoiceWatcher", "ModelWish", "choose", "default_folder", "file_of", "model_names"]
+from foretype_models.watching import Watcher
 
 _OLLAMA: Final = "ollama:"
 _LOCAL_OLLAMA: Final = "http://127.0.0.1:11434"
@@ -29,16 +32,6 @@ _GGUF: Final = b"GGUF"
 _PROMPT_MOST: Final = 2000
 _ANSWER_TOKENS: Final = 256
 """Of a server's context that stays for the answer and for what the prompt's own count misses."""
-
-
-class ChoiceWatcher(Protocol):
-    """Is told how far the choice has come."""
-
-    def doing(self, text: str) -> None: ...
-
-    def progress(self, done: int, total: int | None) -> None: ...
-
-    def note(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +60,12 @@ class ModelWish:
     look_at: Callable[[str], Server] = running_servers.look_at
 
 
-def default_folder() -> Path:
-    """Where downloaded models lie, one folder each."""
-    import platformdirs
-
-    return platformdirs.user_data_path("foretype") / "models"
-
-
 def file_of(entry: Entry, folder: Path) -> Path:
     """Where the file of an entry lies, or will."""
     return folder / entry.name / entry.file
 
 
-def choose(asked: ModelWish, events: ChoiceWatcher) -> Choice:
+def choose(asked: ModelWish, events: Watcher) -> Choice:
     """What the private gateway is to serve. Blocking; downloads.
 
     Raises:
@@ -87,7 +73,7 @@ def choose(asked: ModelWish, events: ChoiceWatcher) -> Choice:
     """
     what = asked.what
     if what == "shipped":
-        return Choice(asked=what, name=_shipped_name())
+        return _shipped(what, events)
     if what.startswith(_OLLAMA):
         host = os.environ.get("OLLAMA_HOST", "")
         root = host if "://" in host else f"http://{host}" if host else _LOCAL_OLLAMA
@@ -109,14 +95,17 @@ def model_names(catalogue: Catalogue) -> list[str]:
     return [entry.name for entry in catalogue.models]
 
 
-def _shipped_name() -> str:
+def _shipped(what: str, events: Watcher) -> Choice:
+    """The shipped model, which is made first where it ships as an adapter."""
+    from foretype_models.fetch.place import make_shipped
+
     try:
-        return artifacts.available()[0].name
-    except ArtifactError as error:
+        return Choice(asked=what, name=make_shipped(events).artifact.name)
+    except FetchError as error:
         raise UseError(str(error)) from error
 
 
-def _entry(asked: ModelWish, entry: Entry, events: ChoiceWatcher) -> Choice:
+def _entry(asked: ModelWish, entry: Entry, events: Watcher) -> Choice:
     if entry.serve != "embedded":
         raise UseError(
             f"{entry.name} does not open in the embedded engine; start `llama-server -hf {entry.repository} --port 8012`, then "
@@ -158,7 +147,7 @@ def _digest(asked: ModelWish, entry: Entry) -> str:
 def _file(
     asked: ModelWish,
     path: Path,
-    events: ChoiceWatcher,
+    events: Watcher,
     *,
     what: str,
     name: str,
@@ -178,14 +167,13 @@ def _file(
         raise UseError(f"{path} cannot be read ({error.strerror or error}); name a .gguf file") from error
     if magic != _GGUF:
         raise UseError(f"{path} is no GGUF file; name one, or prepare a checkpoint with `foretype models pull`")
-    if names_a_chat_model(name) and not asked.anyway:
+    grammar = grammar or asked.grammar
+    plain = _identified(path, grammar, events)
+    if names_a_chat_model(name) and not asked.anyway and not plain:
         raise UseError(
             f"{name} was trained to chat, by its name, and would answer in prose; take its base model, or --anyway"
         )
-    grammar = grammar or asked.grammar
-    if grammar is None:
-        _identified(path, events)
-    check_memory(asked.machine, size, name)
+    check_memory(asked.machine, max(size, _made_exact(asked, path, events)), name)
     device, prompt_tokens = plan_for(asked.machine)
     return Choice(
         asked=what,
@@ -195,6 +183,24 @@ def _file(
         rules={**_grammar(grammar), "budgets": _budgets(prompt_tokens)},
         licence=licence,
     )
+
+
+def _made_exact(asked: ModelWish, path: Path, events: Watcher) -> int:
+    """Bytes of the file as the embedded engine reads it; made now where that takes a copy, since its start would wait for it."""
+    if asked.machine.architecture != "x86_64":
+        return 0  # llama.cpp computes there, and reads every type as it is
+    try:
+        plan = plan_weights(path)
+    except GgufError:
+        return 0  # opening the file later says what is wrong with it
+    if plan.types:
+        events.note(f"{path.name}: {plan}")
+        events.doing("keeping it as Q8_0")
+        try:
+            exact_copy(path, default_prepared_dir() / EXACT, events.progress)
+        except GgufError as error:
+            raise UseError(str(error)) from error
+    return plan.bytes
 
 
 def _grammar(grammar: str | None) -> dict[str, Any]:
@@ -207,17 +213,34 @@ def _budgets(prompt_tokens: int) -> dict[str, int]:
     return {"prompt_tokens": prompt_tokens, "context_tokens": prompt_tokens // 3, "suffix_tokens": prompt_tokens // 8}
 
 
-def _identified(path: Path, events: ChoiceWatcher) -> None:
-    """Refuses a vocabulary whose family is not known or not clear, before anything is started."""
+def _identified(path: Path, named: str | None, events: Watcher) -> bool:
+    """Refuses a vocabulary that cannot be asked, before anything is started; whether it is asked left to right."""
     try:
         found = identify(path)
+        controls = evidence_of(path)[0].controls
     except IdentifyError:
-        return  # opening the file later says what is wrong with it
-    if found.problem():
+        return named == LEFT_TO_RIGHT  # opening the file later says what is wrong with it
+    if named is not None:
+        _check_named(path, named, controls, found)
+    elif found.problem():
         raise UseError(f"{path.name}: {found.problem()} (for `foretype use`: --grammar ID)")
-    events.note(f"{path.name} is of the family {found.family}{'' if found.proven else ' (unproven)'}")
-    if found.warning():
-        events.note(found.warning())
+    plain = LEFT_TO_RIGHT in (named, found.grammar)
+    if not plain and named is None:
+        events.note(f"{path.name} is of the family {found.family}{'' if found.proven else ' (unproven)'}")
+    if found.warning() and named in (None, found.grammar):
+        events.note(f"{path.name}: {found.warning()}" if plain else found.warning())
+    return plain
+
+
+def _check_named(path: Path, named: str, controls: Collection[str], found: Identity) -> None:
+    """Raises UseError where the vocabulary lacks what the grammar that was named needs."""
+    try:
+        missing = grammar_named(named).for_vocabulary(controls).needed() - set(controls)
+    except (UnknownGrammarError, UnknownControlError) as error:
+        raise UseError(f"--grammar: {error}") from error
+    if missing:
+        instead = f"; without --grammar it is asked in {found.grammar}" if found.grammar else ""
+        raise UseError(f"{path.name}: --grammar {named} needs {', '.join(sorted(missing))}, which it lacks{instead}")
 
 
 def _look_at(asked: ModelWish, url: str) -> Server:
@@ -241,7 +264,9 @@ def _ollama(asked: ModelWish, root: str, name: str) -> Choice:
     has = next((one for one in server.names if one in (name, f"{name}:latest")), None)
     if has is None:
         there = ", ".join(server.names[:8]) or "none"
-        raise UseError(f"Ollama has no model {name} (it has {there}); get it with `ollama pull {name}`")
+        raise UseError(
+            f"Ollama has no model {name} (it has {there}); get it with `{shell_line('ollama', 'pull', name)}`"
+        )
     if names_a_chat_model(has) and not asked.anyway:
         raise UseError(
             f"{has} was trained to chat, by its name, and would answer in prose; take a -base model, or --anyway"

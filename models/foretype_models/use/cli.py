@@ -7,35 +7,26 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 import typer
 from foretype_client.private_gateway.finding import default_state_dir
 from foretype_context.terminal import console as plain_console
 from foretype_context.terminal import say_json
+from foretype_context.text.pasted import shell_line
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
-from foretype_models import running_servers
+from foretype_models import artifacts, running_servers
 from foretype_models.errors import UseError
 from foretype_models.use import machine as machines
 from foretype_models.use.catalogue import CATALOGUE, read_catalogue
-from foretype_models.use.choose import ModelWish, default_folder
+from foretype_models.use.choose import ModelWish
 from foretype_models.use.listing import Listing, MachineFindings, list_choices
 from foretype_models.use.proposal import Proposal
 from foretype_models.use.switch import Switched, switch
-
-__all__ = ["use"]
+from foretype_models.watching import Lines, Shown, line
 
 
 def use(
@@ -88,7 +79,7 @@ def use(
     console = plain_console() if svg is None else plain_console(record=True, width=80, color_system="truecolor")
     with _told(as_json), _pictured(console, svg):
         state_dir = (state_dir or default_state_dir()).absolute()
-        folder = (folder or default_folder()).absolute()
+        folder = (folder or artifacts.models_folder()).absolute()
         known = read_catalogue(catalogue)
         here = machines.look()
         if what is None:
@@ -113,9 +104,9 @@ def use(
             catalogue=known,
         )
         if as_json:
-            _said(switch(asked, state_dir, _Lines(), bench_s=bench_s))
+            _said(switch(asked, state_dir, Lines(), bench_s=bench_s))
             return
-        with _Shown(console) as shown:
+        with Shown(console) as shown:
             done = switch(asked, state_dir, shown, bench_s=bench_s)
         _show_done(console, done)
 
@@ -131,7 +122,7 @@ def _agreed(console: Console, listing: Listing, *, yes: bool) -> str | None:
     if yes:
         return row.asked
     if not (console.is_terminal and sys.stdin.isatty()):
-        console.print(f"\nTo take it: foretype use {row.asked}")
+        console.print(f"\nTo take it: {shell_line('foretype', 'use', row.asked)}", soft_wrap=True)
         return None
     return row.asked if typer.confirm(f"\nUse {row.asked}?", default=True) else None
 
@@ -211,74 +202,10 @@ def _pictured(console: Console, svg: Path | None) -> Generator[None]:
             raise UseError(f"--svg: {svg} cannot be written ({error.strerror or error}); name another file") from error
 
 
-class _Shown:
-    """What happens, as a line each, and a bar while bytes come."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress(
-            TextColumn("  "),
-            BarColumn(bar_width=24),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            transient=True,
-            disable=console.record,
-        )
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._progress.stop()
-
-    def doing(self, text: str) -> None:
-        self._console.print(f"{text} …")
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-            self._task = None
-
-    def note(self, text: str) -> None:
-        self._console.print(f"note: {text}")
-
-    def progress(self, done: int, total: int | None) -> None:
-        if self._task is None:
-            self._task = self._progress.add_task("")
-        self._progress.update(self._task, completed=done, total=total)
-
-
-class _Lines:
-    """What happens, for a program: a JSON object per line, of progress one per hundredth."""
-
-    def __init__(self) -> None:
-        self._told = -1
-
-    def doing(self, text: str) -> None:
-        self._told = -1
-        _line(event="doing", text=text)
-
-    def note(self, text: str) -> None:
-        _line(event="note", text=text)
-
-    def progress(self, done: int, total: int | None) -> None:
-        percent = done * 100 // total if total else -1
-        if percent > self._told:
-            self._told = percent
-            _line(event="progress", done=done, total=total)
-
-
-def _line(**values: Any) -> None:
-    say_json(values)
-    sys.stdout.flush()
-
-
 def _said(done: Switched) -> None:
     figures = None if done.figures is None else str(done.figures)
     verdict = None if done.verdict is None else str(done.verdict)
-    _line(
+    line(
         event="done",
         asked=done.choice.asked,
         model=done.choice.name,
@@ -295,7 +222,7 @@ def _told(as_json: bool) -> Generator[None]:
         yield
     except UseError as error:
         if as_json:
-            _line(event="failed", text=str(error))
+            line(event="failed", text=str(error))
         else:
             plain_console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "red"), f" {error}"))
         raise typer.Exit(1) from None

@@ -20,10 +20,9 @@ from typing import Any, BinaryIO, Final
 import filelock
 import httpx
 import msgspec
+from foretype_context.authorities import trusted
 
 from foretype_models.errors import UseError
-
-__all__ = ["Wanted", "download", "hash_file"]
 
 _ATTEMPTS: Final = 6
 """In a row without a byte of progress."""
@@ -117,7 +116,7 @@ def _fetch(wanted: Wanted, target: Path, report: Report, sleep: Any, write: Any,
                 "make room, or give --folder on another disk"
             )
     attempts, most = 0, part.size()
-    with httpx.Client(timeout=_TIMEOUT, follow_redirects=True, max_redirects=5) as client:
+    with httpx.Client(timeout=_TIMEOUT, follow_redirects=True, max_redirects=5, verify=trusted()) as client:
         while True:
             try:
                 if _attempt(client, wanted, part, report, write):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from foretype_models import artifacts
+from foretype_models.errors import ArtifactError, UseError
 from foretype_models.running_servers import Server
 from foretype_models.use.catalogue import Catalogue, Entry
 from foretype_models.use.choose import file_of
 from foretype_models.use.machine import Machine
 from foretype_models.use.profile import chosen
 from foretype_models.use.proposal import Proposal, expected, propose
-
-__all__ = ["ListedChoice", "Listing", "list_choices"]
 
 
 class ListedChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,8 +65,8 @@ class MachineFindings:
 
 
 def list_choices(found: MachineFindings, folder: Path, state_dir: Path) -> tuple[Listing, Proposal]:
-    """The choices on this machine, the proposed one first."""
-    current = chosen(state_dir)
+    """The choices on this machine, the proposed one first. Raises UseError where the shipped files are damaged."""
+    current, shipped = chosen(state_dir), _shipped()
     proposal = propose(found.machine, found.catalogue)
     notes = list(proposal.notes)
     rows = [_server_row(server, current) for server in found.servers]
@@ -83,27 +83,41 @@ def list_choices(found: MachineFindings, folder: Path, state_dir: Path) -> tuple
         _row(entry, found, folder, current, proposed=not taken and entry == proposal.entry)
         for entry in found.catalogue.models
     ]
-    rows.append(
-        ListedChoice(
-            asked="shipped",
-            title="the model that comes with Foretype",
-            detail="11 MB, Apache-2.0, Python; what it says is shown only when you ask",
-            current=current == "shipped",
-            here=True,
-        )
-    )
+    rows.append(_shipped_row(shipped, current))
     if not any(row.current for row in rows):
         rows.append(ListedChoice(asked=current, title="what you chose", detail="serves now", current=True, here=True))
     rows.sort(key=lambda row: not row.proposed)
     listing = Listing(
         current=current,
-        good=current != "shipped",
+        good=current != "shipped" or (shipped.shown and shipped.made),
         machine=str(found.machine),
         rows=rows,
         why=why,
         notes=notes,
     )
     return listing, proposal
+
+
+def _shipped_row(shipped: artifacts.Artifact, current: str) -> ListedChoice:
+    detail = f"{shipped.size_bytes / 1e6:,.0f} MB, {shipped.licence}"
+    if not shipped.made:
+        detail = f"{shipped.licence}; its base is fetched by pip, once"
+    if not shipped.shown:
+        detail += "; what it says is shown only when you ask"
+    return ListedChoice(
+        asked="shipped",
+        title=f"{shipped.name}, the model that comes with Foretype",
+        detail=detail,
+        current=current == "shipped",
+        here=shipped.made,
+    )
+
+
+def _shipped() -> artifacts.Artifact:
+    try:
+        return artifacts.available()[0]
+    except ArtifactError as error:
+        raise UseError(str(error)) from error
 
 
 def _server_row(server: Server, current: str) -> ListedChoice:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Gpu", "Machine", "look"]
-
 _GB: Final = 1e9
 _NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
 
@@ -62,7 +60,7 @@ class Machine:
 
 
 def look() -> Machine:
-    """This machine, as it is now. Takes some 0.2 s: OpenVINO is asked for its devices."""
+    """This machine, as it is now. Takes some 0.2 s: OpenVINO is asked for its devices, without its part that sends statistics."""
     import psutil
 
     memory: Any = psutil.virtual_memory()
@@ -79,12 +77,14 @@ def look() -> Machine:
         memory_bytes=int(memory.total),
         available_bytes=int(memory.available),
         gpus=gpus,
-        # Continuous batching needs paged attention: x86-64, or ARM with SVE, which Apple's have not.
-        embedded=architecture == "x86_64",
+        # By OpenVINO on x86-64 and by llama.cpp elsewhere; there is a wheel of neither for Windows on ARM.
+        embedded=architecture == "x86_64" or (architecture == "arm64" and system != "Windows"),
     )
 
 
 def _intel() -> tuple[Gpu, ...]:
+    # The converter of models, which the package does without where it is missing: its import sends statistics of use (`openvino_telemetry`).
+    sys.modules.setdefault("openvino.tools.ovc", None)  # pyright: ignore[reportArgumentType]
     try:
         import openvino
 

@@ -14,11 +14,10 @@ from foretype_client.private_gateway.finding import PROFILE_NAME
 from foretype_client.private_gateway.starting import replace_gateway
 
 from foretype_models.errors import UseError
-from foretype_models.use.choose import ChoiceWatcher, ModelWish, choose
+from foretype_models.use.choose import ModelWish, choose
 from foretype_models.use.profile import Choice, keep, write
 from foretype_models.use.trial import CanaryVerdict, TrialFigures, try_out
-
-__all__ = ["Switched", "switch"]
+from foretype_models.watching import Watcher
 
 _LOCK: Final = "use.lock"
 
@@ -38,7 +37,7 @@ class Switched:
     replaced: bool
 
 
-def switch(asked: ModelWish, state_dir: Path, events: ChoiceWatcher, *, bench_s: float = 10.0) -> Switched:
+def switch(asked: ModelWish, state_dir: Path, events: Watcher, *, bench_s: float = 10.0) -> Switched:
     """Do what was asked for. Blocking, for as long as a download and a start take.
 
     Raises:
@@ -57,7 +56,7 @@ def switch(asked: ModelWish, state_dir: Path, events: ChoiceWatcher, *, bench_s:
         ) from error
 
 
-async def _switch(choice: Choice, anyway: bool, state_dir: Path, events: ChoiceWatcher, bench_s: float) -> Switched:
+async def _switch(choice: Choice, anyway: bool, state_dir: Path, events: Watcher, bench_s: float) -> Switched:
     verdict: CanaryVerdict | None = None
     figures: TrialFigures | None = None
     if not choice.shipped:
