@@ -1,7 +1,5 @@
 """Tiny Hugging Face checkpoints, made here: random weights, a small tokenizer of the family's kind, its control tokens."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -5,8 +5,6 @@
 {"encoder": "pieces", "model": FILE}                                -> {"tokens": [...], "scores": [...], "types": [...]}
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import urllib.request

@@ -1,7 +1,5 @@
 """A server of one file that breaks, lies and refuses as it is told: what networks and proxies do to a download."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Stand-ins for servers of models, by what they answer to those who look at them (written from their sources; not the thing)."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -11,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
+from foretype_models.gguf_tokenizer import tokenizer_of
 
 CODER = "qwen2.5-coder-1.5b"
 

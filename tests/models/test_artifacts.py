@@ -119,11 +119,11 @@ def test_the_index_cannot_point_out_of_its_folder(folder: Path, name: str) -> No
 
 def test_the_shipped_files_are_intact_small_and_of_our_grammar() -> None:
     models = artifacts.verify()
-    assert models[0].grammar == "foretype-1"
+    assert models[0].grammar == "foretype-3"
     assert all(model.size_bytes <= 34_000_000 for model in models)
     total = sum(path.stat().st_size for path in artifacts.FOLDER.iterdir())
     assert total <= 40_000_000, "everything that ships stays below 40 MB"
-    named = {path for model in models for path in (model.path, model.tokenizer_path)}
+    named = {model.adapter or model.path for model in models}
     assert {path for path in artifacts.FOLDER.iterdir() if path.suffix == ".gguf"} <= named, "an old model was left"
 
 
@@ -195,3 +195,81 @@ def test_an_entry_of_the_embedder_that_lacks_a_field_names_it(folder: Path) -> N
     add_embedder(folder, tokenizer={})
     with pytest.raises(artifacts.BrokenIndexError, match="embedder"):
         artifacts.locate_embedder(folder)
+
+
+@pytest.fixture
+def adapted(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Shipped files whose default is made of an adapter; what was made of it lies in the folder that comes back."""
+    data = tmp_path / "data"
+    monkeypatch.setattr(artifacts, "models_folder", lambda: data)
+    (folder / "a.gguf").write_bytes(b"adapter")
+    index = json.loads((folder / "index.json").read_text())
+    adapter = {"file": "a.gguf", "sha256": artifacts.digest_file(folder / "a.gguf"), "bytes": 7}
+    index["models"][0] = {
+        key: index["models"][0][key] for key in ("grammar", "parameters", "trained_tokens", "licence")
+    } | {"name": "n", "version": "2", "adapter": adapter, "profile": {"layout": "spm"}}
+    index["default"] = "n"
+    (folder / "index.json").write_text(json.dumps(index))
+    return data / "n"
+
+
+def make_it(folder: Path, adapted: Path) -> None:
+    adapted.mkdir(parents=True)
+    (adapted / "m.gguf").write_bytes(b"made of it")
+    (adapted / "t.json").write_bytes(b"{}")
+    write_index(adapted)
+    (adapted / "origin.json").write_text(json.dumps({"adapter_sha256": artifacts.digest_file(folder / "a.gguf")}))
+
+
+def test_a_model_that_ships_as_an_adapter_is_not_there_until_it_is_made(folder: Path, adapted: Path) -> None:
+    with pytest.raises(
+        artifacts.UnmadeArtifactError, match=r"^n is not made .*`foretype models fetch` makes it, once$"
+    ):
+        artifacts.locate(folder=folder)
+    (listed,) = artifacts.verify(folder)
+    assert (listed.made, listed.name, listed.adapter) == (False, "n", folder / "a.gguf")
+    make_it(folder, adapted)
+    found = artifacts.locate(folder=folder)
+    assert (found.made, found.path, found.tokenizer_path) == (True, adapted / "m.gguf", adapted / "t.json")
+    assert (found.name, found.version, found.profile) == ("n", "2", {"layout": "spm"})
+
+
+def test_what_was_made_of_another_adapter_does_not_serve(folder: Path, adapted: Path) -> None:
+    make_it(folder, adapted)
+    (adapted / "origin.json").write_text(json.dumps({"adapter_sha256": "00" * 32}))
+    with pytest.raises(artifacts.UnmadeArtifactError):
+        artifacts.locate(folder=folder)
+
+
+@pytest.mark.parametrize("index", ["{", "[]", '{"models": []}', '{"models": [{}]}'])
+def test_a_damaged_index_of_what_was_made_counts_as_none(folder: Path, adapted: Path, index: str) -> None:
+    make_it(folder, adapted)
+    (adapted / "index.json").write_text(index)
+    with pytest.raises(artifacts.UnmadeArtifactError):
+        artifacts.locate(folder=folder)
+
+
+def test_a_damaged_file_that_was_made_names_its_own_remedy(folder: Path, adapted: Path) -> None:
+    make_it(folder, adapted)
+    (adapted / "m.gguf").write_bytes(b"made of xx")
+    with pytest.raises(artifacts.TamperedArtifactError, match=r"make it again with `foretype models fetch`"):
+        artifacts.locate(folder=folder)
+
+
+def test_an_adapter_that_is_not_the_index_s_is_refused(folder: Path, adapted: Path) -> None:
+    assert artifacts.locate_adapter(folder) == folder / "a.gguf"
+    (folder / "a.gguf").write_bytes(b"ADAPTER")
+    with pytest.raises(artifacts.TamperedArtifactError, match=r"a\.gguf does not match"):
+        artifacts.verify(folder)
+
+
+def test_a_model_that_ships_whole_has_no_adapter(folder: Path) -> None:
+    assert artifacts.locate_adapter(folder) is None
+
+
+def test_a_model_that_shows_nothing_by_itself_says_so(folder: Path) -> None:
+    assert artifacts.locate(folder=folder).shown
+    write_index(folder, profile={"min_mean_logprob": {"mid_line": 0.0, "line": 0.0, "block": 0.0}})
+    assert not artifacts.locate(folder=folder).shown
+    write_index(folder, profile={"min_mean_logprob": {"mid_line": 0.0, "line": -1.0, "block": 0.0}})
+    assert artifacts.locate(folder=folder).shown

@@ -1,7 +1,7 @@
 """The catalogue signs itself off: licences, sizes, digests, sources; and what is proposed follows from it."""
 
-from __future__ import annotations
-
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,14 +117,20 @@ def test_whatever_the_machine_is_nothing_with_strings_is_proposed(catalogue: Cat
                 assert (proposal.entry.bytes or 0) < memory / 2
 
 
-def test_apple_silicon_is_led_to_a_server_and_told_that_nobody_tried(catalogue: Catalogue) -> None:
-    mac = replace(LAPTOP, system="Darwin", architecture="arm64", embedded=False, gpus=(Gpu("apple", "Apple graphics"),))
+def test_apple_silicon_gets_a_model_and_is_told_that_nobody_tried(catalogue: Catalogue) -> None:
+    mac = replace(LAPTOP, system="Darwin", architecture="arm64", gpus=(Gpu("apple", "Apple graphics"),))
     proposal = propose(mac, catalogue)
+    assert proposal.entry is not None and proposal.device == "CPU"
+    assert any("nobody has tried Foretype on macOS" in note for note in proposal.notes)
+
+
+def test_windows_on_arm_is_led_to_a_server_and_told_that_nobody_tried(catalogue: Catalogue) -> None:
+    proposal = propose(replace(LAPTOP, system="Windows", architecture="arm64", embedded=False), catalogue)
     assert proposal.entry is None
     assert (
         "llama-server -hf ggml-org/Qwen2.5-Coder-1.5B-Q8_0-GGUF" in proposal.why and "foretype use http" in proposal.why
     )
-    assert any("nobody has tried Foretype on macOS" in note for note in proposal.notes)
+    assert any("nobody has tried Foretype on Windows" in note for note in proposal.notes)
 
 
 def test_an_nvidia_gpu_is_not_kept_quiet_about(catalogue: Catalogue) -> None:
@@ -154,3 +160,12 @@ def test_what_is_expected_falls_with_size_and_rises_with_cores(catalogue: Catalo
 def test_this_machine_can_be_looked_at() -> None:
     here = look()
     assert here.cores >= 1 and here.memory_bytes >= here.available_bytes > 0 and here.system and str(here)
+
+
+def test_looking_at_this_machine_begins_no_thread_that_reports_to_others() -> None:
+    script = (
+        "import sys, threading; from foretype_models.use.machine import look; look(); "
+        "print('openvino_telemetry' in sys.modules, threading.active_count())"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "1"]

@@ -1,7 +1,5 @@
 """`foretype models identify` and `families`: what a file is, of every shape that a model comes in."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,9 @@ _TWINS = {"starcoder", "refact"}
 KEYS = {"family", "grammar", "complete", "missing", "chat", "ambiguous"}
 
 
-def write_gguf(path: Path, tokens: dict[str, int], *, pre: str = "qwen2", model: str = "gpt2", name: str = "m") -> Path:
+def write_gguf(
+    path: Path, tokens: dict[str, int], *, pre: str = "qwen2", model: str = "gpt2", name: str = "m", grammar: str = ""
+) -> Path:
     """A header with a vocabulary of control tokens at their ids, and nothing else; the rest of the rows is padding."""
     rows = [f"[PAD{at}]" for at in range(max(tokens.values()) + 1)]
     types = [5] * len(rows)
@@ -33,6 +33,8 @@ def write_gguf(path: Path, tokens: dict[str, int], *, pre: str = "qwen2", model:
         rows[at], types[at] = token, 3 if at % 2 else 4
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(name)
+    if grammar:
+        writer.add_string("foretype.grammar", grammar)
     writer.add_tokenizer_model(model)
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(rows)
@@ -53,6 +55,17 @@ def said(path: Path) -> dict[str, Any]:
     found = json.loads(result.stdout)
     assert found.keys() >= KEYS
     return found
+
+
+@pytest.mark.parametrize("grammar", [one for one in GRAMMARS if one.startswith("foretype-")])
+def test_a_file_that_names_its_grammar_is_of_it_though_others_have_the_same_control_tokens(
+    tmp_path: Path, grammar: str
+) -> None:
+    controls = numbered(*sorted(GRAMMARS[grammar].controls()))
+    found = said(write_gguf(tmp_path / "a.gguf", controls, pre="smollm", grammar=grammar))
+    assert (found["grammar"], found["certain"], found["proven"]) == (grammar, True, True)
+    lacking = dict(list(controls.items())[1:])
+    assert said(write_gguf(tmp_path / "b.gguf", lacking, grammar=grammar))["grammar"] != grammar
 
 
 @pytest.mark.parametrize("family", [one for one in families() if one.ids], ids=lambda one: one.id)

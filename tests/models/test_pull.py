@@ -12,6 +12,7 @@ from foretype_models import artifacts, cli
 from foretype_models.errors import PullError
 from foretype_models.pull import checkpoint, place, tokens, write
 from foretype_models.pull.shapes import read_shape
+from pasting import AWKWARD, pasted
 from typer.testing import CliRunner
 
 from models import checkpoints
@@ -117,9 +118,14 @@ def test_what_fits_two_families_is_pulled_as_the_one_that_is_named(tmp_path: Pat
         tokens.find_grammar(tokenizer, "m", "latin")
 
 
+def test_a_model_without_holes_is_asked_left_to_right(tmp_path: Path) -> None:
+    checkpoints.byte_level(("<|endoftext|>",)).save(str(tmp_path / "tokenizer.json"))
+    assert tokens.find_grammar(tokens.load(tmp_path, 320)[0], "plain").id == "left-to-right"
+
+
 def test_a_model_without_a_template_is_refused_with_what_was_seen(tmp_path: Path) -> None:
     for controls, words in (
-        (("<|endoftext|>",), "it has no such control tokens"),
+        (("<|im_start|>",), "it has no such control tokens"),
         (("<|im_start|>", "<|fim_begin|>"), r"look like it are \['<\|fim_begin\|>'\]"),
     ):
         checkpoints.byte_level(controls).save(str(tmp_path / "tokenizer.json"))
@@ -252,8 +258,17 @@ def test_a_swap_that_fails_puts_the_old_one_back(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "x").write_text("old")
     with pytest.raises(OSError):
-        place._swap(tmp_path / "gone", tmp_path / "tiny")
+        place.swap(tmp_path / "gone", tmp_path / "tiny")
     assert (tmp_path / "tiny" / "x").read_text() == "old"
+
+
+def test_the_command_that_serves_a_pulled_model_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / AWKWARD
+    text = place._profile(folder, "m.gguf", "m", "qwen", 4096, None)
+    shown = text.splitlines()[0].partition("Serve with: ")[2]
+    assert shown == place.Pulled("m", folder, "qwen", 1, ()).serve
+    assert pasted(shown, tmp_path, "foretype") == [["foretype", "serve", "--profile", str(folder / "profile.toml")]]
+    assert tomllib.loads(text)["engine"]["model"] == str(folder / "m.gguf")
 
 
 def test_pulled_models_are_listed_and_verified(tmp_path: Path) -> None:

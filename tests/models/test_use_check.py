@@ -1,11 +1,12 @@
 """What `foretype doctor` says of the chosen model: its server or its file, and what to do about either."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_context.grammars.grammar import grammar
+from foretype_models import artifacts
 from foretype_models.use.check import check_choice
 from foretype_models.use.profile import Choice, keep
 from models.model_server import ModelServer, llama_cpp, ollama, serving
@@ -16,7 +17,19 @@ def chosen(tmp_path: Path, name: str, engine: str, model: str, licence: str = "n
 
 
 def test_without_a_choice_the_shipped_model_is_named(tmp_path: Path) -> None:
-    assert check_choice(tmp_path)[1] and "the shipped one: base, raw, Apache-2.0" in check_choice(tmp_path)[2]
+    shipped = artifacts.available()[0]
+    _, well, detail, _ = check_choice(tmp_path)
+    assert well and f"the shipped one, {shipped.name} {shipped.version}: base, raw, Apache-2.0" in detail
+
+
+def test_a_shipped_model_that_is_not_made_yet_is_told_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unmade = replace(artifacts.available()[0], sha256="", adapter=tmp_path / "a.gguf")
+    monkeypatch.setattr(artifacts, "available", lambda: [unmade])
+    _, well, detail, remedy = check_choice(tmp_path)
+    assert (well, remedy) == (False, "foretype models fetch")
+    assert "is not made on this machine yet" in detail
 
 
 def test_a_server_is_told_with_how_it_is_asked_slots_and_context(tmp_path: Path) -> None:

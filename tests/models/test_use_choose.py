@@ -1,7 +1,5 @@
 """What somebody asks for, and what runs already: chosen, or refused in one sentence that says what to do."""
 
-from __future__ import annotations
-
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +9,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import gguf
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_context.grammars.grammar import grammar
@@ -327,14 +326,50 @@ def test_a_file_that_is_none_of_weights_is_told(content: bytes | None, said: str
 
 
 def test_a_file_is_identified_before_anything_is_started(tmp_path: Path) -> None:
-    both = write_tiny_gguf(tmp_path / "both.gguf", pretokenizer="gpt-2", controls=("<|endoftext|>", "<x>"))
+    both = write_tiny_gguf(tmp_path / "both.gguf", pretokenizer="gpt-2", controls=("<|endoftext|>", "<fim_prefix>"))
     with pytest.raises(UseError, match=r"both.gguf: its control tokens fit no known grammar.*--grammar ID"):
         chosen_for(str(both), tmp_path)
-    assert chosen_for(str(both), tmp_path, grammar="foretype-1").rules["grammar"] == "foretype-1"  # type: ignore[index]
+    with pytest.raises(
+        UseError, match=r"both.gguf: --grammar mellum needs <filename>, <fim_middle>, .*, which it lacks$"
+    ):
+        chosen_for(str(both), tmp_path, grammar="mellum")
+    with pytest.raises(UseError, match=r"--grammar: no grammar 'latin'"):
+        chosen_for(str(both), tmp_path, grammar="latin")
+    assert chosen_for(str(both), tmp_path, grammar="left-to-right").rules["grammar"] == "left-to-right"  # type: ignore[index]
     coder = write_tiny_gguf(tmp_path / "c.gguf", controls=tuple(sorted(grammar("seed-coder").controls())))
     watching = Nobody()
     choose(asked(str(coder), tmp_path), watching)
     assert "c.gguf is of the family seed-coder (unproven)" in watching.notes
+
+
+def test_a_file_without_hole_tokens_is_taken_at_once_and_what_it_cannot_do_is_said(tmp_path: Path) -> None:
+    for name, talks in (("plain", False), ("plain-instruct", True)):
+        path = write_tiny_gguf(
+            tmp_path / f"{name}.gguf", pretokenizer="smollm", controls=("<|endoftext|>", "<|im_start|>")
+        )
+        watching = Nobody()
+        choice = choose(asked(str(path), tmp_path), watching)
+        assert choice.model == str(path) and "grammar" not in (choice.rules or {})
+        (said,) = watching.notes
+        assert "sees nothing below it" in said and ("trained to chat, by its name" in said) is talks
+    with pytest.raises(UseError, match=r"needs .*, which it lacks; without --grammar it is asked in left-to-right$"):
+        chosen_for(str(path), tmp_path, grammar="qwen2.5-coder")
+
+
+def test_a_file_that_the_engine_would_read_as_another_model_is_kept_as_it_is_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = write_tiny_gguf(
+        tmp_path / "coder.gguf",
+        controls=tuple(sorted(grammar("seed-coder").controls())),
+        quantisation=gguf.GGMLQuantizationType.Q4_1,
+    )
+    for _ in range(2):
+        watching = Nobody()
+        choose(asked(str(path), tmp_path), watching)
+        assert any("Q4_1 would be read as another model" in note and "MB, about" in note for note in watching.notes)
+    assert len(list((tmp_path / "cache/foretype/engine/exact").glob("*.gguf"))) == 1
 
 
 def test_a_folder_and_a_chat_model_are_told(tmp_path: Path) -> None:

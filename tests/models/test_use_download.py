@@ -1,7 +1,5 @@
 """A download over networks that break, lie, and show login pages: nothing wrong ever gets the file's name."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import socket

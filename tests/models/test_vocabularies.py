@@ -5,14 +5,11 @@
 compares, for each family that has a proof, 200 files cut into prompts with the ids of an encoder that is not ours.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path
 
 import pytest
-from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.edit_models.question import EditQuestion, RecentEdit
@@ -21,6 +18,7 @@ from foretype_context.grammars.grammar import GRAMMARS
 from foretype_context.prompt.templates import Control, encode_prompt, render
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from foretype_models.gguf_metadata import read_metadata
+from foretype_models.gguf_tokenizer import tokenizer_of
 from tokenizers import Tokenizer as Inner
 
 from models import vocabularies

@@ -1,7 +1,5 @@
 """Real vocabularies from a folder of the developer's, as GGUF headers for us and as tiny models for llama.cpp."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
