@@ -15,11 +15,20 @@ _SHORT_PERIOD: Final = 4
 _SHORT_RUN: Final = 10
 """A cycle of at most so many tokens may not go on for longer than this, wherever it stands: `, str, str, str, str, str, 1`."""
 
-_STUTTER: Final = re.compile(r"(\w)\1{11}|(\w{2,12}?)\2{3}")
-"""Inside a word: one sign twelve times, or a piece four times."""
+_STUTTER: Final = re.compile(r"([^\W\d])\1{11}|([^\W\d_]\w{1,11}?|_\w{1,11}?)\2{3}")
+"""Inside a word: one letter twelve times, or a piece four times."""
+
+_NUMBER: Final = re.compile(
+    r"(?<!\w)(?:0[xXbBoO][\da-fA-F_']+|[1-9][\d_]{0,39}|0{1,12}|(?=0*[1-9a-fA-F])[\da-fA-F]{8,64})(?!\w)"
+)
+"""Masks, powers of ten, numbers of cards and hashes repeat digits by their nature."""
+
+_ZEROS: Final = re.compile(r"0{13,}")
+_CLOSERS: Final = frozenset(")]}\"'`>;")
 
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]+|\s+")
 _TIMES: Final = 3
+_TIMES_MOST: Final = 5
 _CYCLE_LINES: Final = 8
 
 
@@ -35,8 +44,12 @@ def _period(tokens: Sequence[str]) -> int:
 
 
 def is_repetitive(text: str) -> bool:
-    """Whether the end of `text` repeats itself, white space counted or not, or a short cycle runs on anywhere in it."""
-    if _STUTTER.search(text):
+    """Whether the end of `text` repeats itself, white space counted or not, or a short cycle runs on anywhere in it.
+
+    A row that came to its end, by a closing bracket or quote, is a table or a format and no loop.
+    """
+    named = _NUMBER.sub("0", text)
+    if _ZEROS.search(named) or any(found[1] or len(set(found[2])) > 1 for found in _STUTTER.finditer(named)):
         return True
     tokens = _TOKEN.findall(text)
     for sequence in (tokens, [token for token in tokens if not token.isspace()]):
@@ -50,19 +63,36 @@ def _runs_on(tokens: Sequence[str]) -> bool:
     for period in range(1, _SHORT_PERIOD + 1):
         run = 0
         for at in range(period, len(tokens)):
-            run = run + 1 if tokens[at] == tokens[at - period] else 0
-            if run >= _SHORT_RUN:
+            if tokens[at] == tokens[at - period]:
+                run += 1
+                continue
+            if run >= _longest(tokens[at - period : at]) and not _CLOSERS.issuperset(tokens[at][:1]):
                 return True
+            run = 0
+        if run >= _longest(tokens[len(tokens) - period :]):
+            return True
     return False
 
 
+def _longest(cycle: Sequence[str]) -> int:
+    """How long a cycle may go on: numbers stand in tables, where it is the longest period's."""
+    return _SHORT_RUN if any(token[0].isalpha() or token[0] == "_" for token in cycle) else _LIMITS[1][1]
+
+
 def without_repeated_lines(lines: Sequence[str]) -> list[str]:
-    """Cuts before a group of lines that is repeated for the second time (three times in a row in all); one is kept."""
+    """Cuts before a group of lines that is repeated for the second time (three times in a row in all); one is kept.
+
+    A few repetitions behind which the text goes on otherwise are no loop.
+    """
     for cycle in range(1, _CYCLE_LINES + 1):
         for start in range(len(lines) - cycle * _TIMES + 1):
-            group = lines[start : start + cycle]
-            if any(line.strip() for line in group) and all(
-                lines[start + cycle * time : start + cycle * (time + 1)] == group for time in range(1, _TIMES)
-            ):
+            group = list(lines[start : start + cycle])
+            if not any(line.strip() for line in group):
+                continue
+            end = start + cycle
+            while list(lines[end : end + cycle]) == group:
+                end += cycle
+            times, rest = (end - start) // cycle, "\n".join(lines[end:]).rstrip().split("\n")
+            if times > _TIMES_MOST or (times >= _TIMES and (rest == [""] or rest == group[: len(rest)])):
                 return list(lines[: start + cycle])
     return list(lines)

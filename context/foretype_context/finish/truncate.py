@@ -1,26 +1,34 @@
-"""Where generated text leaves the block it was written in, told by the grammar.
+"""Where generated text leaves the block it was written in.
 
-Generated text stops anywhere, so what stands open at its end is closed before it is parsed; a parser that has to guess where a
-function ends guesses differently with every token.
+Brackets tell, up to the end of the closing line (`});`). Where words end a block the grammar does: what stands open at the end of a
+text is closed before it is parsed, for a parser that has to guess where a function ends guesses differently with every token.
+Indentation tells where it is all there is, of lines that begin as code.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final
 
 from tree_sitter import Node, Parser
 
-from foretype_context.syntax.blocks import block_indent, indent_columns
-from foretype_context.syntax.brackets import closes_more, missing_closers, statement_start
-from foretype_context.syntax.languages import language_spec, parser_for
+from foretype_context.finish.surroundings import in_text
+from foretype_context.prompt.windows import View
+from foretype_context.syntax.blocks import block_indent, ends_by_bracket, indent_columns, statement_start
+from foretype_context.syntax.languages import LanguageSpec, language_spec, parser_for
 from foretype_context.syntax.parsing import parse_in_steps
+from foretype_context.syntax.reading import Reading, missing_closers
 from foretype_context.text.document import Snapshot
 
-__all__ = ["block_end"]
+__all__ = ["block_end", "within_block"]
 
 _STEPS: Final = 400
 _HEAD_CHARS: Final = 8_000
+_MAY_STAND_LEFT: Final = re.compile(r"\s*(?:$|[)\]}#<]|//|/?\*|(?:case|default)\b|\w[\w\s]*:(?!:))")
+_CLOSING: Final = frozenset(")]}")
+_CONTINUES: Final = re.compile(r"(?:\.|[-+*/%=&|?^]|\b(?:and|or))[ \t]*$")
+_CONTINUED: Final = re.compile(r"[ \t]*(?:\??\.\w|[-+*/%=&|?^:]+[ \t])")
 
 
 def _may_end(snapshot: Snapshot, offset: int, text: str) -> bool:
@@ -28,9 +36,7 @@ def _may_end(snapshot: Snapshot, offset: int, text: str) -> bool:
     spec, least = language_spec(snapshot.language), block_indent(snapshot, offset)
     words = [word for word in spec.closes_block if word.isalpha()]
     lines = [line for line in text.split("\n")[1:] if line.strip()]
-    return any(indent_columns(line) < least or line.strip() in words for line in lines) or (
-        bool(spec.closes_block) and closes_more(text, spec.line_comment)
-    )
+    return bool(words) and any(indent_columns(line) < least or line.strip() in words for line in lines)
 
 
 @lru_cache(maxsize=32)
@@ -39,7 +45,7 @@ def _parser(language: str, *, fragment: bool) -> Parser | None:
 
 
 def block_end(snapshot: Snapshot, offset: int, text: str) -> int | None:
-    """The offset in `text`, generated at `offset`, behind which the innermost block or definition around the cursor has ended.
+    """The offset in `text`, generated at `offset`, behind which the innermost block or definition around the cursor has ended by a word.
 
     None: it does not end within `text`, no block is open at the cursor, or the grammar cannot tell (none for the language, a
     statement that begins too far above, source that it does not take). Costs the enclosing outermost statement.
@@ -53,7 +59,9 @@ def block_end(snapshot: Snapshot, offset: int, text: str) -> int | None:
     spec = language_spec(snapshot.language)
     head = snapshot.text[start:offset]
     whole = head + text
-    source = f"{whole}{missing_closers(whole, spec.line_comment)}\n".encode()
+    reading = Reading(snapshot.language, snapshot.lexical_at(snapshot.line_of(start)))
+    reading.read(whole, 0, len(whole))
+    source = f"{whole}{missing_closers(reading.state.stack, reading.state.waiting)}\n".encode()
     tree = parse_in_steps(parser, source, _STEPS)
     if tree is None:
         return None
@@ -67,3 +75,71 @@ def block_end(snapshot: Snapshot, offset: int, text: str) -> int | None:
     if node is None or node.has_error or node.end_byte >= end:
         return None
     return max(len(source[: node.end_byte].decode("utf-8", "ignore")) - len(head), 0)
+
+
+def _is_outside(line: str, view: View, limit: int, reading: Reading) -> bool:
+    """Whether a line stands further left than its block, and is nothing that may: a label, a directive, a closer, text."""
+    margin, typed = line[: len(line) - len(line.lstrip())], view.typed
+    return (
+        indent_columns(line) < limit
+        and typed.startswith(margin)
+        and _MAY_STAND_LEFT.match(line) is None
+        and not in_text(reading.state)
+    )
+
+
+def _begins_with_closer(spec: LanguageSpec, line: str) -> bool:
+    """Whether a line ends a block, whatever is done with it then: `end.join`, `done <<EOF`."""
+    stripped = line.strip()
+    return any(stripped.startswith(word) and not stripped[len(word) :][:1].isalnum() for word in spec.closes_block)
+
+
+def _goes_on(lines: list[str]) -> bool:
+    """Whether the first line ends inside of an expression, told by its end and by the beginning of the second."""
+    return bool(_CONTINUES.search(lines[0]) or (len(lines) > 1 and _CONTINUED.match(lines[1])))
+
+
+def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bool) -> list[str]:
+    """Ends with the line that closes the block, or before the first one that is outside of it.
+
+    Args:
+        opened: the first line opens the block; else it stands open at the cursor.
+    """
+    head = view.typed + lines[0] if opened else view.typed
+    by_bracket = ends_by_bracket(spec) or ("}" in spec.closes_block and head.rstrip().endswith("{"))
+    if opened:
+        opener: int | None = indent_columns(head)
+        least = opener + 1
+    else:
+        least = block_indent(view.snapshot, view.offset)
+        opener = indent_columns(view.typed) if view.typed.strip() else None
+    if least == 0 and not by_bracket:
+        return lines
+    text, at = view.typed + "\n".join(lines), len(view.typed)
+    reading = Reading(view.snapshot.language, view.snapshot.lexical_at(view.line))
+    reading.read(text, 0, at)
+    floor = reading.depth
+    outer = len(view.snapshot.lexical_at(view.line).stack)  # the opener's line may open more than one
+    kept = list[str]()
+    body = next((indent_columns(line) for line in lines[1:] if line.strip()), 0)
+    limit = min(indent_columns(head), body) if view.typed.strip() else least
+    for number, line in enumerate(lines):
+        columns = indent_columns(line)
+        if kept and not by_bracket and line.strip() and columns < least and reading.depth <= floor:
+            if opener is not None and columns == opener and _begins_with_closer(spec, line):
+                kept.append(line)
+            break
+        if kept and by_bracket and reading.depth <= floor and _is_outside(line, view, limit, reading):
+            break
+        end = at + len(line) + 1
+        reading.read(text, at, min(end, len(text)))
+        at = end
+        if opened and not kept:
+            floor = reading.depth
+        kept.append(line)
+        if by_bracket and reading.depth < floor:
+            following = lines[number + 1 : number + 2]
+            closes_more = reading.depth > outer and following and following[0].lstrip()[:1] in _CLOSING
+            if not closes_more and not _goes_on([line, *following]):
+                break
+    return kept

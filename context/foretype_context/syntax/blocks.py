@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-from foretype_context.syntax.brackets import Within, open_quote, within_by_quotes
 from foretype_context.syntax.languages import LanguageSpec, language_spec
+from foretype_context.syntax.lexis import Within
+from foretype_context.syntax.reading import LexicalState, Reading, lexis_of, within_of
 from foretype_context.text.document import Snapshot
 
 __all__ = [
@@ -21,14 +22,16 @@ __all__ = [
     "NodeBeforeCursor",
     "SuggestionKind",
     "block_indent",
-    "closes_block",
+    "ends_by_bracket",
     "in_comment_or_string",
     "indent_columns",
+    "lexical_state",
     "next_filled_line",
     "opened_indent",
     "opens_block",
     "previous_filled_line",
     "spot_before",
+    "statement_start",
     "stop_indent",
     "suggestion_kind",
     "within",
@@ -104,33 +107,36 @@ def in_comment_or_string(snapshot: Snapshot, offset: int) -> bool:
 
 
 def within(snapshot: Snapshot, offset: int) -> Within | None:
-    """Of what that is no code text typed at `offset` is part. Without a tree quotes and line comments tell."""
-    spec = language_spec(snapshot.language)
-    spot = spot_before(snapshot, offset)
-    if spot is None:
-        return within_by_quotes(snapshot, offset)
-    node, byte = spot
-    broken = spot.node.has_error or spot.node.type == "ERROR"
-    while node is not None:
-        if node.type in spec.comments:
-            # A line comment reaches to the line's end; text typed right behind it still belongs to it.
-            inside = node.end_byte > byte or node.start_point[0] == node.end_point[0]
-            return Within.COMMENT if inside else None
-        if node.type in spec.strings and node.start_byte < byte < node.end_byte:
-            return None if _in_interpolation(spot.node, node, byte) else Within.STRING
-        broken = broken or node.type == "ERROR"
-        node = node.parent
-    # A string that nothing closes yet is no string to the parser.
-    typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
-    return Within.STRING if broken and open_quote(typed, spec.line_comment) else None
+    """Of what that is no code text typed at `offset` is part."""
+    return within_of(snapshot.language, lexical_state(snapshot, offset))
 
 
-def _in_interpolation(node: Node | None, string: Node, byte: int) -> bool:
-    while node is not None and node != string:
-        if node.type in ("interpolation", "template_substitution", "interpolated_expression") and byte < node.end_byte:
-            return True
-        node = node.parent
-    return False
+def lexical_state(snapshot: Snapshot, offset: int) -> LexicalState:
+    """What stands open at `offset`."""
+    line = snapshot.line_of(offset)
+    reading = Reading(snapshot.language, snapshot.lexical_at(line))
+    reading.read(snapshot.text, snapshot.line_start(line), offset)
+    return reading.state
+
+
+def _is_outer(snapshot: Snapshot, line: int) -> bool:
+    """Whether a line begins at the margin with something that is no closing bracket; its ending is whitespace, too."""
+    start = snapshot.line_start(line)
+    first = snapshot.text[start : start + 1]
+    return bool(first) and not first.isspace() and first not in ")]}"
+
+
+def statement_start(snapshot: Snapshot, offset: int) -> int:
+    """Start of the nearest outermost line above `offset`, or of the line where the search ends."""
+    line = first = snapshot.line_of(offset)
+    while first > 0 and line - first < _LOOK_LINES and not _is_outer(snapshot, first):
+        first -= 1
+    return snapshot.line_start(first)
+
+
+def ends_by_bracket(spec: LanguageSpec) -> bool:
+    """Whether brackets alone tell where a block ends."""
+    return bool(lexis_of(spec.id).brackets) and spec.closes_block == ("}",)
 
 
 def opens_block(snapshot: Snapshot, offset: int) -> bool:
@@ -138,12 +144,18 @@ def opens_block(snapshot: Snapshot, offset: int) -> bool:
     spec = language_spec(snapshot.language)
     line = snapshot.line_of(offset)
     typed = snapshot.text[snapshot.line_start(line) : offset].rstrip()
-    if not typed.endswith(spec.opens_block):
+    if not any(_ends_with(typed, ending) for ending in spec.opens_block):
         return False
     end = snapshot.line_start(line) + len(typed)
-    return not in_comment_or_string(snapshot, end) and (
-        spec.id != "python" or _is_statement_colon(snapshot, end, typed)
-    )
+    state = lexical_state(snapshot, end)
+    if within_of(snapshot.language, state) is not None:
+        return False
+    return spec.id != "python" or (not state.stack and _is_statement_colon(snapshot, end, typed))
+
+
+def _ends_with(typed: str, ending: str) -> bool:
+    """`sudo` does not end in `do`."""
+    return typed.endswith(ending) and not (ending.isalpha() and re.search(rf"\w{ending}\Z", typed))
 
 
 _COMPOUND: Final = re.compile(
@@ -234,9 +246,3 @@ def opened_indent(snapshot: Snapshot, offset: int) -> int | None:
         return None
     own = indent_columns(snapshot.text[snapshot.line_start(line) : offset])
     return own if language_spec(snapshot.language).closes_block else own + 1
-
-
-def closes_block(spec: LanguageSpec, line: str) -> bool:
-    """Whether a line does nothing but end a block (`}`, `end`, `});`)."""
-    stripped = line.strip()
-    return bool(spec.closes_block) and stripped.rstrip(");,").strip() in spec.closes_block

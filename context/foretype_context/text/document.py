@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from foretype_context.errors import EditRangeError
 from foretype_context.syntax.languages import language_of
+from foretype_context.syntax.lexical_states import LexicalStates
 from foretype_context.syntax.neighbourhood import Neighbourhood, ParsedRegion
+from foretype_context.syntax.reading import LexicalState
 from foretype_context.text.lines import LineIndex
 from foretype_context.text.strings import well_formed
 
@@ -34,6 +36,8 @@ class Snapshot:
 
     Attributes:
         syntax: answers :meth:`syntax_at`; parses when it is first asked.
+        lexical: answers :meth:`lexical_at`; reads when it is first asked.
+        edits: that made it of the version before, each in the coordinates that the one before it left; none where it was opened.
     """
 
     uri: str
@@ -43,10 +47,16 @@ class Snapshot:
     text: str
     lines: LineIndex
     syntax: Callable[[int], ParsedRegion | None]
+    lexical: Callable[[int], LexicalState]
+    edits: tuple[Edit, ...] = ()
 
     def syntax_at(self, offset: int) -> ParsedRegion | None:
         """The tree of what stands around `offset`; None: no grammar, too slow, or the document had moved on when it was asked."""
         return self.syntax(offset)
+
+    def lexical_at(self, line: int) -> LexicalState:
+        """The state in which `line` begins."""
+        return self.lexical(line)
 
     @property
     def line_count(self) -> int:
@@ -135,6 +145,7 @@ class Document:
         self._text = well_formed(text)
         self._lines = LineIndex.of(self._text)
         self._around = Neighbourhood(self.language)
+        self._states = LexicalStates(self.language)
 
     @property
     def text(self) -> str:
@@ -146,7 +157,12 @@ class Document:
         def ask(offset: int) -> ParsedRegion | None:
             return self._around.at(text, lines, offset) if self._text is text else None
 
-        return Snapshot(self.uri, self.path, self.language, self.version, text, lines, _SyntaxOf(ask, len(text)))
+        def state(line: int) -> LexicalState:
+            # A version that the document has left behind is read by itself.
+            return (self._states if self._text is text else LexicalStates(self.language)).at(text, lines, line)
+
+        syntax = _SyntaxOf(ask, len(text))
+        return Snapshot(self.uri, self.path, self.language, self.version, text, lines, syntax, state, self.edits)
 
     def apply(self, edits: Sequence[Edit], version: int) -> None:
         """Applies edits in sequence, each in the coordinates that the one before it left.
@@ -165,5 +181,6 @@ class Document:
             text, lines = after, lines.after(start, end, len(new), after)
         for before, edit in steps:
             self._around.edited(before, *edit)
+            self._states.edited(edit.start, edit.end, len(edit.text) - (edit.end - edit.start))
         self._text, self._lines, self.version = text, lines, version
         self.edits = tuple(edit for _, edit in steps)

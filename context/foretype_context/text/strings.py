@@ -1,11 +1,11 @@
-"""What two texts have in common, and texts that editors send with halves of characters. Pure."""
+"""What two texts have in common, and texts as editors and disks have them, with halves of characters and line ends of three kinds. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-__all__ = ["common_prefix", "common_suffix", "join_surrogates", "well_formed"]
+__all__ = ["common_prefix", "common_suffix", "join_surrogates", "plain_line_ends", "well_formed"]
 
 _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
@@ -52,3 +52,8 @@ def join_surrogates(text: str) -> str:
     if text.isascii() or _PAIR.search(text) is None:
         return text
     return _PAIR.sub(lambda pair: pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), text)
+
+
+def plain_line_ends(text: str) -> str:
+    r"""`text` with `\n` for every line end: the same code is the same text, whichever its line ends are."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

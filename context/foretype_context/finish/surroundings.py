@@ -1,0 +1,252 @@
+"""What a suggestion does to the text around it: closers that close nothing, strings that swallow what stands below.
+
+The cursor's line is read whole, the text below as far as the next line that stands no deeper than an outer one above: there both sides of the cursor must
+fit again. Whatever is wrong there already is no fault of the suggestion.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from foretype_context.prompt.windows import View
+from foretype_context.syntax.blocks import indent_columns
+from foretype_context.syntax.lexis import Within
+from foretype_context.syntax.reading import LexicalState, Reading, Sort, lexis_of, within_of
+
+__all__ = ["Surroundings", "in_text"]
+
+_LOOK_LINES: Final = 200
+_LOOK_CHARS: Final = 8_000
+_CANDIDATES_MAX: Final = 12
+_CLOSING_LINE: Final = re.compile(r"\s*[)\]}]+[;,]?\s*(?://.*|/\*.*)?")
+_ARROWS: Final = re.compile(r"[-=]>|>=|<=|<<|[<>]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What reading a suggestion, and the text behind it, came upon: see :class:`foretype_context.syntax.reading.Reading`.
+
+    Attributes:
+        own: faults inside the suggestion.
+        lows: its closers of what stood open at the cursor.
+        behind: faults in the rest of the line.
+        below: of the lines below: faults and frames that are missing where both sides meet, and frames too many; None: as they are
+            without it.
+        keeps: the lines below are read as they are without it, and the rest of its own has no fault more.
+    """
+
+    own: tuple[int, ...]
+    lows: tuple[int, ...]
+    behind: int
+    below: tuple[int, int] | None
+    keeps: bool
+
+
+class _Line(NamedTuple):
+    """The cursor's line as it is: faults right of the cursor, and the state at its end."""
+
+    faults: int
+    state: LexicalState
+
+
+class _Below(NamedTuple):
+    """The text below the cursor's line up to where both sides meet, what comes behind that, and how many frames stand open there.
+
+    `fewer`: so many of these may be closed where the suggestion ends in a closing line. A namespace's content stands where it stands
+    itself, and then nobody can tell whose end a closer at the margin is.
+    """
+
+    rest: str
+    far: str
+    depth: int
+    fewer: int
+
+
+class Surroundings:
+    """The text around a cursor, read once."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._language = view.snapshot.language
+        self._angles = lexis_of(self._language).angles and view.tail.lstrip().startswith(">")
+        self._before = view.snapshot.lexical_at(view.line)
+        self._at_cursor = self._read(view.typed, 0, self._before).state
+        self._effects: dict[tuple[str, int], _Effect] = {}
+
+    @cached_property
+    def _below(self) -> _Below:
+        view, snapshot = self._view, self._view.snapshot
+        line, depth, fewer = self._meets_again()
+        end = snapshot.line_start(line) if line < snapshot.line_count else len(snapshot.text)
+        end = min(max(end, view.line_end), view.offset + _LOOK_CHARS)
+        rest, far = snapshot.text[view.line_end : end], snapshot.text[end : view.offset + _LOOK_CHARS]
+        reading = self._read(view.typed + view.tail + rest, 0, self._before)
+        return _Below(rest, far, depth if in_text(reading.state) else min(depth, reading.depth), fewer)
+
+    @cached_property
+    def _line_now(self) -> _Line:
+        typed, tail = self._view.typed, self._view.tail
+        reading = self._read(typed + tail, 0, self._before)
+        return _Line(sum(at >= len(typed) for at in reading.faults), reading.state)
+
+    @cached_property
+    def _below_now(self) -> tuple[int, int]:
+        return self._read_below(self._view.typed + self._view.tail, self._line_now.state)
+
+    @property
+    def faults_now(self) -> int:
+        """How many faults the text behind the cursor has without a suggestion."""
+        return self._line_now.faults + self._below_now[0]
+
+    def state_behind(self, shown: str) -> LexicalState:
+        """At the end of a suggestion."""
+        return self._read(self._view.typed + shown, 0, self._before).state
+
+    def before_comment(self, shown: str) -> str | None:
+        """Where `shown` makes a comment of the rest of its line: what of it stands before that comment."""
+        state = self.state_behind(shown)
+        if not self._comments(state) or self._comments(self._at_cursor) or not state.stack[-1].opener:
+            return None  # without an opener it is what a directive says
+        end = len(shown)
+        while self._comments(self.state_behind(shown[: end - 1])):
+            end -= 1
+        opener = state.stack[-1].opener
+        # The comment's sign may begin left of the cursor.
+        return shown[:end].removesuffix(opener).rstrip() if shown[:end].endswith(opener) else ""
+
+    def _comments(self, state: LexicalState) -> bool:
+        """Whether the rest of the line is comment."""
+        return not in_text(state) and within_of(self._language, state) is Within.COMMENT
+
+    def is_text(self, shown: str) -> bool:
+        """Whether what stands behind a suggestion is in the comment or string that the cursor is in."""
+        states = (self._at_cursor, self.state_behind(shown))
+        return all(within_of(self._language, state) is not None for state in states)
+
+    def leaves_open(self, shown: str) -> int:
+        """How much of what a suggestion opens is still open where both sides of the cursor must fit again."""
+        return (self._effect(shown, 0).below or self._below_now)[1]
+
+    def closes(self, shown: str) -> int:
+        """How much of what stands open at the cursor a suggestion closes."""
+        return len(self._effect(shown, 0).lows)
+
+    def faults(self, shown: str, replaces: int = 0) -> int:
+        """How many faults the text around the cursor has with a suggestion."""
+        effect = self._effect(shown, replaces)
+        return len(effect.own) + effect.behind + (effect.below or self._below_now)[0]
+
+    def without_faults(self, shown: str, replaces: int = 0) -> str:
+        """The longest beginning of `shown`, ended before a closer or a fault, with which the text has the fewest faults."""
+        effect = self._effect(shown, replaces)
+        if effect.keeps and not effect.lows and not effect.own:
+            return shown
+        least = self.faults(shown, replaces)
+        best = shown
+        ends = sorted({*effect.own, *effect.lows}, reverse=True)
+        if least > 0:
+            for end in dict.fromkeys((*ends[: _CANDIDATES_MAX - 1], *ends[-1:])):
+                found = self.faults(shown[:end], replaces)
+                if found < least:
+                    best, least = shown[:end], found
+        # What is there already may be wrong; the suggestion may not make it worse.
+        return best if least <= self.faults_now else ""
+
+    def _read(self, text: str, at: int, state: LexicalState) -> Reading:
+        reading = Reading(self._language, state)
+        reading.read(text, at, len(text))
+        return reading
+
+    def _effect(self, shown: str, replaces: int) -> _Effect:
+        known = self._effects.get((shown, replaces))
+        if known is not None:
+            return known
+        typed, tail = self._view.typed, self._view.tail[replaces:]
+        start, end = len(typed), len(typed) + len(shown)
+        line = typed + shown + tail
+        reading = Reading(self._language, self._before)
+        reading.floor = len(self._at_cursor.stack)
+        # All at once: a sign may begin left of the cursor or in the suggestion, and end right of it.
+        reading.read(line, 0, len(line))
+        own = tuple(at - start for at in reading.faults if start <= at < end)
+        lows = tuple(at - start for at in reading.lows if start <= at < end)
+        behind = sum(at >= end for at in reading.faults)
+        state, now = reading.state, self._line_now
+        is_same = not self._angles and state.stack == now.state.stack and state.waiting == now.state.waiting
+        keeps = is_same and behind <= now.faults
+        below = None if is_same else self._read_below(line, state)
+        effect = self._effects[shown, replaces] = _Effect(own, lows, behind, below, keeps)
+        return effect
+
+    def _read_below(self, line: str, state: LexicalState) -> tuple[int, int]:
+        """Below the cursor's line, which ends in `state`: faults and frames that are missing where both sides meet; and frames too many."""
+        whole = line + self._below.rest
+        reading = self._read(whole, len(line), state)
+        if in_text(reading.state):
+            # What swallows the line where both sides should meet has to end somewhere.
+            reading.read(whole + self._below.far, len(whole), len(whole) + len(self._below.far))
+            missing = int(in_text(reading.state))
+        else:
+            closes = _CLOSING_LINE.fullmatch(line.rpartition("\n")[2]) is not None
+            missing = max(0, self._below.depth - (self._below.fewer if closes else 0) - reading.depth)
+        left = max(0, reading.depth - self._below.depth) if self._below.depth >= 0 else 0
+        return len(reading.faults) + missing + self._surplus_angles(line), left
+
+    def _surplus_angles(self, line: str) -> int:
+        """How many type arguments more the cursor's line closes than it opens."""
+        if not self._angles:
+            return 0
+        depth = lowest = 0
+        for sign in _ARROWS.findall(line.partition("\n")[0]):
+            depth += {"<": 1, ">": -1}.get(sign, 0)
+            lowest = min(lowest, depth)
+        return -lowest
+
+    def _meets_again(self) -> tuple[int, int, int]:
+        """The line below that stands no deeper than one above, how many frames stand open there (-1: nobody knows), and how many fewer may."""
+        view, snapshot = self._view, self._view.snapshot
+        own = indent_columns(view.typed + view.tail)
+        last = min(view.line + _LOOK_LINES, snapshot.line_count)
+        is_in_text = in_text(self._at_cursor)  # then what is read below reads strings for code
+        reading, at = Reading(self._language, self._before), view.line_start
+        at_margin = 0  # closers there
+        for line in range(view.line + 1, last):
+            start = snapshot.line_start(line)
+            if start > view.offset + _LOOK_CHARS:
+                return line, -1, 0
+            text = snapshot.line_text(line)
+            columns = indent_columns(text)
+            if not text.strip() or text.lstrip()[0] in ")]}#" or (columns >= own and columns):
+                at_margin += text[:1] in (")", "]", "}")
+                continue
+            reading.read(snapshot.text, at, start)
+            at = start
+            if is_in_text or not in_text(reading.state):
+                return line, self._depth_above(columns), 0 if columns else at_margin
+        return last, 0 if last == snapshot.line_count else -1, 0
+
+    def _depth_above(self, columns: int) -> int:
+        snapshot = self._view.snapshot
+        first = self._view.line if self._view.typed.strip() else self._view.line - 1
+        for line in range(first, max(self._view.line - _LOOK_LINES, -1), -1):
+            text = snapshot.line_text(line)
+            if not text.strip():
+                continue
+            found, closes = indent_columns(text), text.lstrip()[0] in ")]}#"
+            if found > columns or (closes and found == columns):
+                continue
+            if closes:
+                return -1
+            state = snapshot.lexical_at(line)
+            in_expression = bool(state.stack) and state.stack[-1].closer in (")", "]")
+            if not in_text(state) and not in_expression:
+                return len(state.stack)
+        return 0
+
+
+def in_text(state: LexicalState) -> bool:
+    """Whether a place is inside a string or comment that goes on below."""
+    return bool(state.stack) and state.stack[-1].sort is Sort.TEXT and bool(state.stack[-1].closer)
