@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -11,9 +12,18 @@ from foretype_context.text.plain import plain
 
 __all__ = ["PlainConsole"]
 
+_PIPE_COLUMNS: Final = 1000
+"""Where nobody looks at columns, a row of a table is one line: for `grep`, for a log, for `exec` without a terminal."""
+
 
 class PlainConsole(Console):
     """See the module."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        said = options.get("width") is not None or self._environ.get("COLUMNS", "").isdigit()
+        if not self.is_terminal and not said:
+            self.width = _PIPE_COLUMNS
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

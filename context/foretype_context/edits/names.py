@@ -39,10 +39,12 @@ _VARIABLES: Final = frozenset(
 )
 """What gives a variable its value."""
 _QUALIFIERS: Final = (("scoped_identifier", "path"), ("scoped_type_identifier", "path"))
-_PLAIN_MACROS: Final = frozenset(
+_FORMATS: Final = frozenset(
     b"print println eprint eprintln format write writeln panic assert assert_eq assert_ne debug_assert debug_assert_eq "
-    b"debug_assert_ne vec dbg todo unreachable".split()
+    b"debug_assert_ne todo unreachable".split()
 )
+"""Macros of Rust that take names into their strings."""
+_PLAIN_MACROS: Final = _FORMATS | {b"vec", b"dbg"}
 """Macros of Rust whose tokens are expressions."""
 _BINDING: Final = frozenset({"|", "||", "=>", "let", "for", "match", "if"})
 _IMPORTS: Final = frozenset({"import_statement", "import_from_statement", "import_declaration"})
@@ -109,7 +111,45 @@ def places_renamed(
     valued = next((step.end for step in reversed(path[-6:-1]) if step.kind in _VARIABLES), 0)
     if any(one.place.start < valued and _function(one, rules) == _function(declared, rules) for one in found):
         return None  # `width = f(width)`: it meant something before
-    return [one.place for one in found]
+    places = [one.place for one in found]
+    if language == "rust":
+        places += _captured(root, source, rules, old, declared.home, homes)
+    return sorted(places)
+
+
+def _captured(
+    root: Node, source: bytes, rules: NameRules, name: str, home: _Scope, homes: AbstractSet[_Scope]
+) -> list[NamePlace]:
+    """The places in format strings that name a variable: `{width}` and `{width:>4}`, unless the macro is given one of that name."""
+    places: list[NamePlace] = []
+    said = re.escape(name.encode())
+    for seen, match in enumerate(
+        re.finditer(rb"(?<!\{)(?:\{\{)*\{(" + said + rb")(?=[:}])", source[home.start : home.end])
+    ):
+        if seen >= OCCURRENCES_MAX:
+            return []
+        start, end = home.start + match.start(1), home.start + match.end(1)
+        path = down(root, start)
+        macro = next((step.node for step in reversed(path) if step.kind.startswith("macro")), None)
+        called = macro and macro.child_by_field_name("macro")
+        tokens = next((step.node for step in reversed(path) if step.kind == "token_tree"), None)
+        if not any(step.kind == "string_literal" for step in path) or tokens is None:
+            continue
+        if called is None or called.text not in _FORMATS or _gives(tokens, source, name):
+            continue
+        one = _Occurrence(NamePlace(start, end, False, False), scopes := _scopes(path, rules), scopes[-1])
+        if _bound(one, homes, rules) == home:
+            places.append(one.place)
+    return places
+
+
+def _gives(tokens: Node, source: bytes, name: str) -> bool:
+    """Whether a macro is given an argument by that name: `width = 1`."""
+    children = tokens.children
+    return any(
+        one.type == "identifier" and source[one.start_byte : one.end_byte] == name.encode() and other.type == "="
+        for one, other in itertools.pairwise(children)
+    )
 
 
 def is_named_near(

@@ -17,6 +17,7 @@ from tree_sitter import Node
 from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.edits.elsewhere import OtherFile, Site
 from foretype_context.edits.imports import imported
+from foretype_context.edits.keywords import keywords_renamed
 from foretype_context.edits.member_rules import MEMBERS
 from foretype_context.edits.members import (
     Member,
@@ -120,7 +121,8 @@ def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str
     owned = [] if member is None else members_renamed(member, root, source, language, rename.old)
     if places is None or owned is None:
         return []
-    return sorted(_edit(place, rename, source, text, language) for place in [*places, *owned])
+    given = keywords_renamed(root, source, language, at, old=rename.old, new=rename.new)
+    return sorted(_edit(place, rename, source, text, language) for place in [*places, *owned, *given])
 
 
 def is_seen_elsewhere(rename: Rename, root: Node, source: bytes, text: str, language: str) -> bool:

@@ -10,7 +10,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Final
 
-__all__ = ["MAX_CONTEXT_BYTES", "MAX_CURRENT_BYTES", "reason_to_exclude"]
+__all__ = ["MAX_CONTEXT_BYTES", "MAX_CURRENT_BYTES", "holds_key", "reason_in_line", "reason_to_exclude"]
 
 MAX_CURRENT_BYTES: Final = 5_000_000
 MAX_CONTEXT_BYTES: Final = 50_000
@@ -60,7 +60,13 @@ _LONG_LINE_BYTES: Final = 2_000
 
 
 def reason_to_exclude(
-    path: str, size_bytes: int, head: bytes, *, limit_bytes: int = MAX_CURRENT_BYTES, vendored: bool = False
+    path: str,
+    size_bytes: int,
+    head: bytes,
+    *,
+    limit_bytes: int = MAX_CURRENT_BYTES,
+    vendored: bool = False,
+    edited: bool = False,
 ) -> str | None:
     """Why a file is left out, or None.
 
@@ -70,6 +76,7 @@ def reason_to_exclude(
         head: its first bytes (some thousand are enough), for content that tells what the name does not.
         limit_bytes: :data:`MAX_CURRENT_BYTES` for the file being edited, :data:`MAX_CONTEXT_BYTES` for context.
         vendored: also leave out files in folders of installed packages (for context).
+        edited: the file is being edited: a line that is too long is silent by itself (:func:`reason_in_line`), not its file.
     """
     pure = PurePosixPath(path.replace("\\", "/"))
     name, folders = pure.name, frozenset(pure.parts[:-1])
@@ -83,7 +90,7 @@ def reason_to_exclude(
         return f"larger than {limit_bytes:,} bytes"
     if _is_binary(head):
         return "binary"
-    if _MINIFIED_NAME.search(name) or _is_minified(head):
+    if _MINIFIED_NAME.search(name) or (not edited and _is_minified(head)):
         return "minified"
     if _GENERATED_NAME.search(name) or _GENERATED_HEAD.search(head[:2_000]):
         return "generated"
@@ -102,7 +109,24 @@ def _is_binary(head: bytes) -> bool:
     return head.count(b"\0") * 100 > len(head) or controls * 50 > len(head) or head.startswith((b"\x7fELF", b"MZ\x90"))
 
 
+def reason_in_line(line: str) -> str | None:
+    """Why there are no suggestions in a line of a file that may be sent, or None."""
+    if len(line) * 4 <= _LONG_LINE_BYTES:
+        return None
+    return "the line is very long" if _is_dense(line.encode("utf-8", "surrogatepass")) else None
+
+
+def holds_key(text: str) -> bool:
+    """Whether a private key stands anywhere in a text."""
+    return "PRIVATE KEY" in text and _SECRET_HEAD.search(text.encode("utf-8", "surrogatepass")) is not None
+
+
+def _is_dense(line: bytes) -> bool:
+    """Very long, with hardly any blanks: no person writes on such a line."""
+    return len(line) > _LONG_LINE_BYTES and line.count(b" ") * 12 < len(line)
+
+
 def _is_minified(head: bytes) -> bool:
-    """One line that is very long, with hardly any blanks in it: no person writes on such a line."""
-    longest = max(head.split(b"\n"), key=len, default=b"")
-    return len(longest) > _LONG_LINE_BYTES and longest.count(b" ") * 12 < len(longest)
+    """Such lines are nearly all there is: an icon or a table among code makes no file that nobody writes."""
+    dense = sum(len(line) for line in head.split(b"\n") if _is_dense(line))
+    return dense * 10 > len(head) * 9

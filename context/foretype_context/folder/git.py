@@ -23,7 +23,7 @@ from typing import Final
 from foretype_context.errors import GitError
 from foretype_context.folder.small_files import read_small
 
-__all__ = ["Repository", "repository_at"]
+__all__ = ["Repository", "is_another_work_tree", "is_repository", "repository_at"]
 
 _LINE_BYTES: Final = 4_096
 _PACKED_BYTES: Final = 64 << 20
@@ -237,6 +237,30 @@ def repository_at(folder: Path) -> Repository | None:
             common = _line(found / "commondir")
             return Repository(at, found, found if not common or _is_remote(common) else found / common)
     return None
+
+
+def is_repository(folder: Path) -> bool:
+    """Whether a repository begins at this very folder. Git's rules of the folders above end there."""
+    found = _git_dir(folder)
+    return found is not None and (found / "HEAD").is_file()
+
+
+def is_another_work_tree(folder: Path, repository: Repository | None) -> bool:
+    """Whether a folder is a linked work tree of a repository that has its own files elsewhere: the same files once more.
+
+    A repository without an index has none: there the linked work trees are all that there is.
+    """
+    if repository is None or not (repository.git_dir / "index").is_file() or not is_repository(folder):
+        return False
+    found = repository_at(folder)
+    try:
+        return (
+            found is not None
+            and not os.path.samefile(found.git_dir, repository.git_dir)
+            and os.path.samefile(found.common_dir, repository.common_dir)
+        )
+    except OSError:
+        return False
 
 
 def _git_dir(folder: Path) -> Path | None:

@@ -27,6 +27,9 @@ _CHARS_MAX: Final = 1_024
 _CHOICES_MAX: Final = 64
 _KNOWN_MAX: Final = 1_024
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_CROSSING: Final = re.compile(r"([^*?\[\\]*[^*?\[\\/])\*\*+(/|$)")
+"""Stars behind the letters that a pattern begins with. Git (dir.c) compares those letters first and matches what is left by
+itself, so that the stars stand at a beginning, and lead over folders."""
 _STAR: Final = "*"
 _ANY: Final = "?"
 _POSIX: Final = {
@@ -223,16 +226,23 @@ class Globs:
         text = text.removesuffix("/")
         if not text:
             raise _UnreadableError
-        of_name = "/" not in text
-        parts = [_atoms(text)] if of_name else _parts(text.removeprefix("/") if of_root else text, escapes=True)
-        _check(parts)
+        of_name, number = "/" not in text, len(self._shows)
+        root = "" if of_name else "/"
+        first, *others = [text] if of_name else _over_folders(text.removeprefix("/") if of_root else text)
+        self._take(number, [_atoms(first)] if of_name else _parts(first, escapes=True), root, folder)
+        self._shows.append(shows)
+        for one in others:
+            self._take(number, _parts(one, escapes=True), root, folder, stars_max=STARS_MAX + 2)
+
+    def _take(self, number: int, parts: list[_Part], root: str, folder: bool, *, stars_max: int = STARS_MAX) -> None:
+        """Parts that a pattern matches by; `root` is "/" where they begin at the file's own folder."""
+        _check(parts, stars_max)
         if all(part is not None and all(isinstance(atom, _Letter) for atom in part) for part in parts):
             name = "/".join("".join(map(str, part)) for part in parts if part is not None)
-            self._table[name if of_name else "/" + name, folder] = len(self._shows)
+            self._table[root + name, folder] = number
         else:
-            self._automaton.add([None, *parts] if of_name else parts, folder=folder)
-            self._numbers.append(len(self._shows))
-        self._shows.append(shows)
+            self._automaton.add(parts if root else [None, *parts], folder=folder)
+            self._numbers.append(number)
 
 
 def matches(glob: str, path: str) -> bool:
@@ -284,13 +294,22 @@ def _stripped(line: str) -> str:
     return text + " " if slashes % 2 and len(text) < len(line) else text
 
 
-def _check(parts: Sequence[_Part]) -> None:
+def _check(parts: Sequence[_Part], stars_max: int = STARS_MAX) -> None:
     """Raises OverflowError where there are too many stars."""
     stars = sum(
         1 if part is None else sum(atom == _STAR and not isinstance(atom, _Letter) for atom in part) for part in parts
     )
-    if stars > STARS_MAX:
+    if stars > stars_max:
         raise OverflowError
+
+
+def _over_folders(text: str) -> list[str]:
+    """The patterns that one with stars behind its first letters stands for; the first has no more stars than it has."""
+    found = _CROSSING.match(text)
+    if found is None:
+        return [text]
+    letters, more = found[1], text[found.end() :]
+    return [letters + more, f"{letters}*/**/{more}"] if found[2] else [letters + "*", letters + "*/**"]
 
 
 def _parts(text: str, *, escapes: bool) -> list[_Part]:

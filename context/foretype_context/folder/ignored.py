@@ -9,13 +9,15 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from foretype_context.errors import NotSmallError
+from foretype_context.folder.git import is_repository
 from foretype_context.folder.globs import PATTERNS_MAX, STARS_MAX, Globs
 from foretype_context.folder.small_files import read_small
 
-__all__ = ["Ignored", "Rules", "is_ignored", "rules_below", "rules_of_user"]
+__all__ = ["IGNORE_FILE", "Ignored", "Rules", "is_ignored", "rules_below", "rules_of_user"]
 
 _logger = logging.getLogger(__name__)
 
+IGNORE_FILE: Final = ".gitignore"
 _IGNORE_BYTES: Final = 128 << 10
 
 Rules = tuple[tuple[str, Globs], ...]
@@ -27,12 +29,17 @@ def rules_of_user(globs: Sequence[str]) -> Rules:
     return (("", Globs(globs)),) if globs else ()
 
 
-def rules_below(rules: Rules, root: Path, folder: str) -> Rules:
+def rules_below(rules: Rules, root: Path, folder: str, own: Rules = ()) -> Rules:
     """The rules that hold inside `folder` (relative to `root`), given those that hold for it. Unreadable files say nothing.
 
     A path meets at most :data:`PATTERNS_MAX` patterns, outermost first; that some are left out is logged once.
+
+    Args:
+        own: rules of the user. They alone reach into a repository inside of another, a submodule say: git's end where it begins.
     """
-    path = root / folder / ".gitignore"
+    path = root / folder / IGNORE_FILE
+    if folder and is_repository(root / folder):
+        rules = own
     try:
         data = read_small(path, _IGNORE_BYTES)
     except NotSmallError as error:
@@ -71,27 +78,36 @@ def is_ignored(path: str, rules: Rules) -> bool:
 
 
 class Ignored:
-    """Answers for single files of a root, and remembers the rules of the folders it came through.
+    """Answers for single files of a root, and remembers the rules of the folders it came through, for as long as they stand.
 
     Args:
         root: of the workspace.
         globs: of the user.
+
+    Attributes:
+        changes: how often rules were found changed.
     """
 
     def __init__(self, root: Path, globs: Sequence[str] = ()) -> None:
         self.root = root
         self._own = rules_of_user(globs)
         self._rules: dict[str, Rules | None] = {}
+        self._stamps: dict[str, tuple[int, int] | None] = {}
+        self.changes: int = 0
 
-    def forget(self) -> None:
-        """Rules may have changed."""
-        self._rules.clear()
+    def look(self) -> None:
+        """Forget what is not on disk any more: a stat for each folder that was asked about."""
+        if any(stamp != self._stamp(name) for name, stamp in self._stamps.items()):
+            self.changes += 1
+            self._rules.clear()
+            self._stamps.clear()
 
     def __call__(self, path: Path) -> bool:
         """Whether a file is left out. Files outside of the root are not."""
         if not path.is_relative_to(self.root):
             return False
         inside = PurePosixPath(path.relative_to(self.root).as_posix())
+        self.look()
         rules = self._inside(inside.parent)
         return rules is None or is_ignored(inside.as_posix(), rules)
 
@@ -105,5 +121,13 @@ class Ignored:
                     rules = None
             else:
                 rules = self._own
-            self._rules[name] = None if rules is None else rules_below(rules, self.root, name)
+            self._stamps[name] = self._stamp(name)
+            self._rules[name] = None if rules is None else rules_below(rules, self.root, name, self._own)
         return self._rules[name]
+
+    def _stamp(self, folder: str) -> tuple[int, int] | None:
+        try:
+            status = (self.root / folder / IGNORE_FILE).lstat()
+        except (OSError, ValueError):
+            return None
+        return status.st_mtime_ns, status.st_size

@@ -36,15 +36,17 @@ def read_small(path: str | Path, limit_bytes: int, *, links: bool = False) -> by
         handle = os.open(path, _FLAGS | (0 if links else _NO_LINK))
     except ValueError as error:  # a NUL in the name
         raise NotSmallError(f"{str(path)!r} is no name of a file") from error
-    with os.fdopen(handle, "rb", buffering=0) as stream:
+    try:  # no file object: of a folder there can be none, and the descriptor would stay open
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise NotSmallError(f"{path} is no regular file")
         parts: list[bytes] = []
         room = limit_bytes + 1
-        while status.st_size <= limit_bytes and room > 0 and (part := stream.read(min(room, 1 << 20))):
+        while status.st_size <= limit_bytes and room > 0 and (part := os.read(handle, min(room, 1 << 20))):
             parts.append(part)
             room -= len(part)
+    finally:
+        os.close(handle)
     if status.st_size > limit_bytes or room <= 0:
         raise NotSmallError(f"{path} is larger than {limit_bytes:,} bytes")
     return b"".join(parts)

@@ -19,6 +19,7 @@ from foretype_context.grammars.grammar import GRAMMARS, Grammar, grammar_file
 from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = [
+    "LEFT_TO_RIGHT",
     "Detection",
     "Family",
     "ModelEvidence",
@@ -31,9 +32,9 @@ __all__ = [
 ]
 
 _CHAT_NAME: Final = re.compile(r"(?i)(?:^|[^a-z])(?:instruct|chat|it|devstral|assistant)(?:[^a-z]|$)")
-_CHAT_TOKENS: Final = frozenset(
-    {"<|im_start|>", "[INST]", "<|start_header_id|>", "<start_of_turn>", "<|start_of_role|>"}
-)
+LEFT_TO_RIGHT: Final = "left-to-right"
+"""Id of the grammar, and of the family, of models without fill-in-the-middle tokens."""
+
 _OTHERS: Final = ("<|im_start|>", "<|im_end|>", "<|fim_pad|>", "<fim_pad>", "<EOT>")
 _CLOSE: Final = 2
 """A vocabulary that lacks no more than this of a grammar is said to resemble it."""
@@ -126,12 +127,14 @@ class ModelEvidence:
         pre: `tokenizer.ggml.pre`, or empty.
         name: what the file or its folder is called.
         pieces: whether the vocabulary is SentencePiece's.
+        grammar: id of the one that the file itself names, as those of ours do; else empty.
     """
 
     controls: Mapping[str, int | None]
     pre: str = ""
     name: str = ""
     pieces: bool | None = None
+    grammar: str = ""
 
     @classmethod
     def of(cls, controls: Iterable[str], **rest: Any) -> ModelEvidence:
@@ -158,7 +161,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
         complete: nothing is missing, not even an end token that could be done without.
         missing: control tokens of the grammar that are not there: of `grammar`, else of the one that it comes nearest to.
         nearest: that one's id, where `grammar` is None.
-        chat: it belongs, as a rule, to models that are trained to talk.
+        chat: its name says that it is trained to talk, or models of its family are, as a rule.
         ambiguous: ids of the grammars that all fit; then one of them has to be named.
         unserved: id of a family that is known and has no grammar.
     """
@@ -186,13 +189,23 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
             if one.id == self.unserved:
                 return f"it is {one.models}, which is not served: {one.reason}; describe its grammar in --profile FILE, or take another model"
         if self.nearest is not None:
-            return f"it looks like {self.nearest} but lacks {', '.join(self.missing)}; take the base model, or name a grammar in --profile FILE"
-        if self.chat:
-            return "a chat model without fill-in-the-middle tokens; take a base model of a family of `foretype models families`"
-        return "its control tokens fit no known grammar; name or describe one in --profile FILE"
+            return (
+                f"it looks like {self.nearest} but lacks {', '.join(self.missing)}; take the base model, or grammar "
+                f"{LEFT_TO_RIGHT}, which shows it nothing below the cursor"
+            )
+        return (
+            f"its control tokens fit no known grammar; describe one in --profile FILE, or take grammar {LEFT_TO_RIGHT}, which "
+            "shows it nothing below the cursor"
+        )
 
     def warning(self) -> str:
         """What to say of a vocabulary that can be served; empty where there is nothing."""
+        if self.grammar == LEFT_TO_RIGHT:
+            talks = ", and was trained to chat, by its name" if self.chat else ""
+            return (
+                f"it has no fill-in-the-middle tokens{talks}: it goes on from the text above the cursor and sees nothing below it; "
+                "a base model of a family of `foretype models families` does"
+            )
         if self.grammar is not None and self.chat:
             return f"this is the vocabulary of chat models too: unless it is a model for code, {self.grammar} prompts were never learned"
         return ""
@@ -226,13 +239,16 @@ def names_a_chat_model(name: str) -> bool:
 def detect(evidence: ModelEvidence) -> Detection:
     """The family of a vocabulary."""
     have = evidence.controls.keys()
+    talks = names_a_chat_model(evidence.name)
+    named = next((one for one in families() if one.grammar == evidence.grammar), None)
+    if named is not None and GRAMMARS[named.grammar].needed() <= have:
+        return _detected(named, evidence, certain=True, chat=talks)
     fitting = [one for one in families() if one.detected and _fits(one, GRAMMARS[one.grammar], evidence)]
     # A grammar that needs more, and has it, is the more particular one.
     needs = {one.grammar: GRAMMARS[one.grammar].needed() for one in fitting}
     fitting = [one for one in fitting if not any(needs[one.grammar] < other for other in needs.values())]
-    talks = names_a_chat_model(evidence.name)
     if not fitting:
-        return _nearest(frozenset(have), chat=talks or not _CHAT_TOKENS.isdisjoint(have))
+        return _nearest(frozenset(have), chat=talks)
     if not _names_truly(fitting, evidence):
         evidence = replace(evidence, pre="")
     scores = {one.id: _score(one, evidence) for one in fitting}
@@ -245,14 +261,14 @@ def detect(evidence: ModelEvidence) -> Detection:
     # Families of one grammar that nothing tells apart go by their name, or by the first: their prompts are the same.
     name = evidence.name.lower()
     found = next((one for one in fitting if one.id.split("-")[0] in name), fitting[0])
-    missing = tuple(sorted(GRAMMARS[found.grammar].controls() - have))
+    certain = _ids_agree(found, evidence) is True or evidence.pre in found.pre
+    return _detected(found, evidence, certain=certain, chat=chat)
+
+
+def _detected(one: Family, evidence: ModelEvidence, *, certain: bool, chat: bool) -> Detection:
+    missing = tuple(sorted(GRAMMARS[one.grammar].controls() - evidence.controls.keys()))
     return Detection(
-        family=found.id,
-        grammar=found.grammar,
-        certain=_ids_agree(found, evidence) is True or evidence.pre in found.pre,
-        complete=not missing,
-        missing=missing,
-        chat=chat,
+        family=one.id, grammar=one.grammar, certain=certain, complete=not missing, missing=missing, chat=chat
     )
 
 
@@ -293,15 +309,25 @@ def _score(one: Family, evidence: ModelEvidence) -> int:
 
 
 def _nearest(have: frozenset[str], *, chat: bool) -> Detection:
-    """Of a vocabulary that no grammar fits: the one that it lacks least of, if that is little."""
-    lacks = sorted((len(one.needed() - have), -len(one.needed()), id) for id, one in GRAMMARS.items())
-    count, _, id = lacks[0]
-    one = GRAMMARS[id]
+    """Of a vocabulary that no grammar fits: the one that it lacks least of, if that is little; left to right without any hole token."""
     for other in unserved():
         if have.issuperset(other.tokens):
             return Detection(unserved=other.id, chat=chat)
-    if not count:  # all is there, and something else that says no
-        return Detection(chat=chat)
-    if count > _CLOSE or have.isdisjoint({one.fim_prefix, one.fim_suffix, one.fim_middle}):
+    plain = GRAMMARS[LEFT_TO_RIGHT]
+    if have.isdisjoint(_hole_tokens()) and not have.isdisjoint(plain.begins):
+        return Detection(family=LEFT_TO_RIGHT, grammar=LEFT_TO_RIGHT, complete=True, chat=chat)
+    holes = [(id, one) for id, one in GRAMMARS.items() if one.sees_below]
+    count, _, id = min((len(one.needed() - have), -len(one.needed()), id) for id, one in holes)
+    one = GRAMMARS[id]
+    # Where all is there, something else says no.
+    if not 0 < count <= _CLOSE or have.isdisjoint({one.fim_prefix, one.fim_suffix, one.fim_middle}):
         return Detection(chat=chat)
     return Detection(nearest=id, missing=tuple(sorted(one.controls() - have)), chat=chat)
+
+
+@cache
+def _hole_tokens() -> frozenset[str]:
+    """What some family says a hole with, and not a header: a plain model may have `<file_sep>`."""
+    holes = {token for one in GRAMMARS.values() for token in (one.fim_prefix, one.fim_suffix, one.fim_middle)} - {""}
+    headers = frozenset[str]().union(*(one.emitted() for one in GRAMMARS.values())) - holes
+    return frozenset(holes).union(*(one.tokens for one in unserved())) - headers

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -21,12 +21,13 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import Meta
 
-from foretype_context.errors import GrammarError, UnknownGrammarError, UnknownLayoutError
+from foretype_context.errors import GrammarError, UnknownControlError, UnknownGrammarError, UnknownLayoutError
 from foretype_context.folder.small_files import read_small
 
 __all__ = [
     "FORMAT",
     "GRAMMARS",
+    "LEFT_TO_RIGHT",
     "PSM_CLASSIC",
     "PSM_GROWING",
     "PSM_LINE_LAST",
@@ -42,7 +43,7 @@ __all__ = [
     "grammar_file",
 ]
 
-FORMAT: Final = 1
+FORMAT: Final = 3
 """The version of the description that is understood here. What changes the meaning of a prompt raises it."""
 
 PSM_CLASSIC: Final = "psm_classic"
@@ -51,10 +52,14 @@ PSM_GROWING: Final = "psm_growing"
 SPM: Final = "spm"
 SPM_PLAIN: Final = "spm_plain"
 SPM_PLAIN_GROWING: Final = "spm_plain_growing"
+LEFT_TO_RIGHT: Final = "left_to_right"
 
 MAX_BYTES: Final = 8192
 """Of a description, as JSON."""
 
+_PLAIN_LAYOUTS: Final = frozenset({SPM_PLAIN, SPM_PLAIN_GROWING})
+_ALL_LAYOUTS: Final = _PLAIN_LAYOUTS | {PSM_CLASSIC, PSM_LINE_LAST, PSM_GROWING, SPM, LEFT_TO_RIGHT}
+_LEFT_TO_RIGHT_SINCE: Final = 2
 _FILES: Final = Path(__file__).parent / "files"
 _FILE_BYTES: Final = 64 << 10
 _ORDERS: Final = (
@@ -91,7 +96,9 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         order: how context of other files, prefix and suffix stand: prefix before suffix (PSM), the suffix before everything
             (Codestral), or between the two (Mellum). What was typed comes last in each.
         fim_prefix, fim_suffix, fim_middle: tokens before the three parts; in families that end with the prefix and have no
-            middle token `fim_middle` is empty.
+            middle token `fim_middle` is empty. A model that never learned to fill in has none of the three: it is asked left to
+            right and sees nothing below the cursor (since format 2).
+        begins: the prompt begins with the first of these that the vocabulary has; :meth:`for_vocabulary` makes it `start`.
         tail: token before the text right of the cursor, or empty: then that text begins the suffix.
         tail_lines: how many lines after the cursor's the tail may hold too, down to a frozen suffix; what the model was
             trained on.
@@ -101,21 +108,25 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         dummy_space: the first text behind the prefix token gets the space that SentencePiece puts before a text.
         layouts: what :class:`~foretype_context.prompt.assemble.Assembler` may send, the default first. One that is not known to a
             client is refused where a profile asks for it.
-        end_tokens: control tokens that end a generation; the first is the family's own, the others may be missing.
+        end_tokens: control tokens that end a generation; the first is the family's own, the others may be missing. Left to right
+            any may be.
         stops: texts that end a generation.
         instead: how the answer of a model begins that was trained to talk, not to fill in.
         heals: the model was not trained on cuts at arbitrary characters, so a prompt must end at a pre-token boundary.
+        breaks_hold_indentation: a token may hold a line break and the indentation behind it, so that no prompt that heals ends
+            between them (GPT-2's pre-tokeniser and its relatives).
     """
 
     id: _Name
-    format: int = FORMAT
+    format: int = 1
     start: Annotated[tuple[Control, ...], Meta(max_length=4)] = ()
     repository: Header = ()
     file: Header = ()
     current: Header = ()
     order: Annotated[tuple[str, ...], Meta(max_length=3)] = _ORDERS[0]
-    fim_prefix: _Token
-    fim_suffix: _Token
+    begins: Annotated[tuple[_Token, ...], Meta(max_length=16)] = ()
+    fim_prefix: _MaybeToken = ""
+    fim_suffix: _MaybeToken = ""
     fim_middle: _MaybeToken = ""
     tail: _MaybeToken = ""
     tail_lines: Annotated[int, Meta(ge=0, le=16)] = 0
@@ -127,6 +138,7 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stops: Annotated[tuple[_Text, ...], Meta(max_length=8)] = ()
     instead: Annotated[tuple[_Text, ...], Meta(max_length=16)] = ("```", "Here is", "Here's", "Sure", "Certainly")
     heals: bool = False
+    breaks_hold_indentation: bool = False
 
     @property
     def suffix_first(self) -> bool:
@@ -138,6 +150,20 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The suffix precedes the prefix, whatever the layout says: there is no other way to say it."""
         return self.order[-1] == "prefix"
 
+    @property
+    def sees_below(self) -> bool:
+        """Prompts hold what stands below the cursor; else the model goes on from the text above it, left to right."""
+        return bool(self.fim_suffix)
+
+    def for_vocabulary(self, have: Collection[str]) -> Grammar:
+        """This grammar as a vocabulary with the control tokens `have` is asked in it. Raises UnknownControlError."""
+        if not self.begins:
+            return self
+        found = next((token for token in self.begins if token in have), None)
+        if found is None:
+            raise UnknownControlError(self.begins[0])
+        return msgspec.structs.replace(self, start=(Control(found),), begins=())
+
     def emitted(self) -> frozenset[str]:
         """Every control token that this grammar can put into a prompt: without one of them it cannot be used."""
         headers = (*self.start, *self.repository, *self.file, *self.current)
@@ -145,12 +171,12 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return frozenset((own | {self.fim_prefix, self.fim_suffix, self.fim_middle, self.tail}) - {""})
 
     def needed(self) -> frozenset[str]:
-        """What a vocabulary must have to be served by this grammar: what is emitted, and the first end token."""
-        return self.emitted() | {self.end_tokens[0]}
+        """What a vocabulary must have to be served by this grammar: what is emitted, and of a hole the first end token."""
+        return self.emitted() | {self.end_tokens[0]} if self.sees_below else self.emitted()
 
     def controls(self) -> frozenset[str]:
         """Every control token that this grammar can put into a prompt or that ends its generations."""
-        return self.emitted() | frozenset(self.end_tokens)
+        return self.emitted() | frozenset((*self.begins, *self.end_tokens))
 
     def layout(self, configured: str | None = None, own: object = None) -> str:
         """The layout that serves a model of this family: the configured one, else the model's own, else the family's default.
@@ -181,7 +207,7 @@ def described(data: object) -> Grammar:
     if not isinstance(data, dict):
         raise GrammarError("grammar: is no table of fields")
     fields = cast("dict[str, Any]", data)
-    version = fields.get("format", FORMAT)
+    version = fields.get("format", 1)
     if not isinstance(version, int) or not 1 <= version <= FORMAT:
         raise GrammarError(f"grammar.format: {version!r} is not known here, {FORMAT} is; update foretype on this side")
     try:
@@ -204,7 +230,8 @@ def _wrong(one: Grammar) -> Iterator[tuple[str, str]]:
     """Fields that contradict each other or would not do what they say, and how."""
     if one.order not in _ORDERS:
         yield "order", f"{', '.join(one.order)} is not one of {'; '.join(', '.join(order) for order in _ORDERS)}"
-    if not one.fim_middle and not one.plain:
+    yield from _wrong_parts(one)
+    if one.sees_below and not one.fim_middle and not one.plain:
         yield "fim_middle", "is missing; only a family whose prompts end with the prefix has none"
     parts = [token for token in (one.fim_prefix, one.fim_suffix, one.fim_middle, one.tail) if token]
     if len(set(parts)) != len(parts):
@@ -213,9 +240,9 @@ def _wrong(one: Grammar) -> Iterator[tuple[str, str]]:
         yield "tail", "has no place where the suffix stands before the prefix"
     if one.tail_lines and not one.tail:
         yield "tail_lines", "needs a `tail` token"
-    plain, joint = (SPM_PLAIN, SPM_PLAIN_GROWING), (PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC)
-    if set(joint if one.plain else plain) & set(one.layouts) or (not one.fim_middle and set(plain) & set(one.layouts)):
-        yield "layouts", f"{', '.join(one.layouts)} do not go with the order {', '.join(one.order)}"
+    if (_ALL_LAYOUTS - _layouts_of(one)) & set(one.layouts):
+        order = f"the order {', '.join(one.order)}" if one.sees_below else "prompts without a suffix"
+        yield "layouts", f"{', '.join(one.layouts)} do not go with {order}"
     if len(one.controls()) > 32:
         yield "end_tokens", f"{len(one.controls())} control tokens altogether, at most 32 are taken"
     holes = {"repository": "{name}", "file": "{path}", "current": "{path}"}
@@ -228,6 +255,31 @@ def _wrong(one: Grammar) -> Iterator[tuple[str, str]]:
             yield field, "has a control token as text, which would never be one; write it as { control = … }"
         if any(_UNSAFE.search(text) for text in texts):
             yield field, "has a control character"
+
+
+def _layouts_of(one: Grammar) -> frozenset[str]:
+    """The layouts known here that its prompts can have."""
+    if not one.sees_below:
+        return frozenset({LEFT_TO_RIGHT})
+    if not one.plain:
+        return _ALL_LAYOUTS - _PLAIN_LAYOUTS - {LEFT_TO_RIGHT}
+    return _PLAIN_LAYOUTS | {SPM} if one.fim_middle else frozenset({SPM})
+
+
+def _wrong_parts(one: Grammar) -> Iterator[tuple[str, str]]:
+    """Of the tokens before the parts: a hole needs those of prefix and suffix, left to right there are none."""
+    if one.sees_below:
+        if not one.fim_prefix:
+            yield "fim_prefix", "is missing; with `fim_suffix` it says how a hole is shown"
+    elif any((one.fim_prefix, one.fim_middle, one.tail)):
+        yield (
+            "fim_suffix",
+            "is missing; left to right there is none of `fim_prefix`, `fim_suffix`, `fim_middle`, `tail`",
+        )
+    elif one.format < _LEFT_TO_RIGHT_SINCE:
+        yield "format", f"prompts without `fim_prefix` and `fim_suffix` are understood since {_LEFT_TO_RIGHT_SINCE}"
+    elif one.plain:
+        yield "order", "has no meaning where no suffix is shown"
 
 
 def grammar_file(stem: str) -> dict[str, Any]:

@@ -63,9 +63,11 @@ class Assembler:
         self.repository = repository
         self._timer = timer
         try:
-            self._grammar = announced(profile.grammar, profile.grammar_rules)
+            self._grammar = announced(profile.grammar, profile.grammar_rules).for_vocabulary(tokenizer.controls())
         except GrammarError as error:
             raise ProfileError(f"grammar_rules: {error}") from error
+        except UnknownControlError as error:
+            raise ProfileError(f"grammar: {profile.grammar} does not fit the tokenizer: {error}") from error
         self.strategy, unknown = strategy_named(profile.strategy, profile.strategy_rules)
         self._notes = (unknown,) if unknown else ()
         if profile.layout not in self._grammar.layouts:
@@ -143,7 +145,7 @@ class Assembler:
             budget_tokens=self.budget_tokens,
             layout=self.profile.layout,
             kind=kind,
-            stop=self._stop(view, kind, may_open=block is None),
+            stop=msgspec.structs.replace(self._stop(view, kind, may_open=block is None), repeats=part.healed),
             max_tokens=budgets.block_tokens if is_block else budgets.line_tokens,
             middle=part.middle.text,
             healed=part.healed,

@@ -3,7 +3,7 @@
 `psm_line_last` puts what was typed on the line behind the middle token: typing appends. `psm_growing` puts all that was typed
 since the last rebase there: Enter appends too. `spm` shows the suffix first; `spm_plain` and `spm_plain_growing` are those two for
 families that always do, with a token between prefix and what was typed. `psm_classic` is what most peers send, here for
-comparison: it recomputes the suffix with every key.
+comparison: it recomputes the suffix with every key. `left_to_right` shows nothing below the cursor.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from foretype_context.prompt.healing import healed_end, healed_suffix
 from foretype_context.prompt.plan import FileMemory, FrozenSpan
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.prompt.strategy import DEFAULT_STRATEGY, Strategy
 from foretype_context.prompt.templates import (
+    LEFT_TO_RIGHT,
     PSM_CLASSIC,
     PSM_GROWING,
     PSM_LINE_LAST,
@@ -24,7 +26,6 @@ from foretype_context.prompt.templates import (
     SPM_PLAIN,
     SPM_PLAIN_GROWING,
     Grammar,
-    healed_suffix,
 )
 from foretype_context.prompt.windows import (
     View,
@@ -45,6 +46,8 @@ IDLE_SECONDS: Final = 3.0
 """After this long without a request old edits may move up: nobody is typing on top of the cache."""
 
 _MIDDLE_QUANTUM_TOKENS: Final = 64
+_HEALED_CHARS: Final = 256
+"""Looked at before the cursor for what healing leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +134,9 @@ class _Below:
     text: str
     source: Source
     chars: int
+
+
+_NOTHING_BELOW: Final = _Below(None, 0, (), "", Source(), -1)
 
 
 def _below(request: LayoutRequest, start: int, tokens: int, *, freeze: bool) -> _Below:
@@ -220,9 +226,19 @@ def _middle(request: LayoutRequest, start: int, tokens: int) -> tuple[str, str]:
     """Text from `start` to the cursor within `tokens`, and the characters that healing leaves out of it."""
     view = request.view
     text = view.snapshot.text[start : view.offset]
-    healed = healed_suffix(view.typed) if request.grammar.heals else ""
+    healed = _healed(request)[-len(text) :] if text else ""
     text = text[: len(text) - len(healed)] if healed else text
     return last_tokens(request.tokenizer, text, tokens), healed
+
+
+def _healed(request: LayoutRequest) -> str:
+    """What a prompt leaves out before the cursor."""
+    view, grammar = request.view, request.grammar
+    if not grammar.heals:
+        return ""
+    if not grammar.breaks_hold_indentation:
+        return healed_suffix(view.typed)
+    return healed_end(view.snapshot.text[max(view.offset - _HEALED_CHARS, 0) : view.offset])
 
 
 def _remember(request: LayoutRequest, start: int, hole: int, below: _Below) -> FileMemory:
@@ -293,7 +309,7 @@ def _psm(
     start = _fits_above(request, hole_line, middle_tokens, tail_tokens + below.tokens, quantum)
     middle_start = view.offset - len(healed) - len(middle)
     return FilePart(
-        above=_above(request, start, hole),
+        above=_above(request, start, hole) if middle_start == hole else (),  # a line that is cut has nothing above it
         suffix=(below.segment,) if below.segment is not None else (),
         tail=tail,
         middle=_segment(view, Kind.MIDDLE, middle_start, middle_start + len(middle), middle),
@@ -386,15 +402,21 @@ def spm(request: LayoutRequest) -> FilePart:
 
     The text since the last place where token counts add up is the middle: nothing separates it from the lines above.
     """
-    view, tokenizer = request.view, request.tokenizer
-    typed, healed = _middle(request, view.line_start, request.tokens // 2)
+    return replace(_up_to_cursor(request, _below_cursor(request, freeze=True)), suffix_first=True)
+
+
+def _up_to_cursor(request: LayoutRequest, below: _Below) -> FilePart:
+    """Text up to the cursor, healed, and what was chosen of the text below."""
+    view, tokenizer, text = request.view, request.tokenizer, request.view.snapshot.text
+    healed = _healed(request)
     end = view.offset - len(healed)
-    below = _below_cursor(request, freeze=True)
-    start = _fits_above(request, view.line, tokenizer.count(typed), below.tokens)
-    if len(typed) != end - view.line_start:
+    line_start = min(view.line_start, end)
+    typed = last_tokens(tokenizer, text[line_start:end], request.tokens // 2)
+    if len(typed) == end - line_start:
+        start = min(_fits_above(request, view.line, tokenizer.count(typed), below.tokens), line_start)
+    else:
         start = end - len(typed)
-    text = view.snapshot.text[start:end]
-    cut = start + max((at for at in cut_points(text, tokenizer.cut_rule) if start + at <= view.line_start), default=0)
+    cut = start + _last_cut(text[start:end], line_start - start, tokenizer)
     return FilePart(
         above=_above(request, start, cut),
         suffix=(below.segment,) if below.segment is not None else (),
@@ -402,8 +424,7 @@ def spm(request: LayoutRequest) -> FilePart:
         middle=_segment(view, Kind.MIDDLE, cut, end),
         healed=healed,
         frozen=below.frozen,
-        memory=_remember(request, min(start, view.line_start), view.line_start, below),
-        suffix_first=True,
+        memory=_remember(request, min(start, line_start), line_start, below),
     )
 
 
@@ -417,6 +438,16 @@ def spm_plain_growing(request: LayoutRequest) -> FilePart:
     return replace(psm_growing(request), suffix_first=True)
 
 
+def left_to_right(request: LayoutRequest) -> FilePart:
+    """Text up to the cursor, healed; nothing of what stands below. The middle is as in :func:`spm`."""
+    return _up_to_cursor(request, _NOTHING_BELOW)
+
+
+def _last_cut(text: str, most: int, tokenizer: Tokenizer) -> int:
+    """The last place within `most` characters where token counts add up."""
+    return max((at for at in cut_points(text, tokenizer.cut_rule) if at <= most), default=0)
+
+
 LAYOUTS: Final = MappingProxyType[str, Callable[[LayoutRequest], FilePart]](
     {
         PSM_LINE_LAST: psm_line_last,
@@ -425,5 +456,6 @@ LAYOUTS: Final = MappingProxyType[str, Callable[[LayoutRequest], FilePart]](
         SPM: spm,
         SPM_PLAIN: spm_plain,
         SPM_PLAIN_GROWING: spm_plain_growing,
+        LEFT_TO_RIGHT: left_to_right,
     }
 )

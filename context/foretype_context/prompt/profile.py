@@ -6,8 +6,9 @@ after `hello` and again whenever it changes.
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -80,6 +81,8 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         opened: what holds once the first line has opened a block; None where it may not.
         least_chance: generation ends before the token with which the chance of its line, by the model's own probabilities, falls
             below this; 0 for never.
+        repeats: the text begins by repeating this (:mod:`foretype_context.prompt.healing`): it is delivered, and counts for none of the
+            rules above. Generation ends where the text does not.
     """
 
     strings: list[str] = []
@@ -87,6 +90,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     min_indent: int | None = None
     opened: Opened | None = None
     least_chance: float = 0.0
+    repeats: str = ""
 
 
 BLOCK_ANSWER_TOKENS: Final = 768
@@ -133,6 +137,11 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
     least_chance: float = 0.001
 
 
+_ANY_LOGPROB: Final = -100.0
+_LEAST_LOG: Final = -50.0
+_LEAST_LOG_MISS: Final = 1e-4
+
+
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
     """Least mean token log-probability at which a suggestion is shown unasked, per kind; chosen on held-out data.
 
@@ -143,14 +152,47 @@ class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
         mid_line, line, block: of what ends within a line, with its line, or with a block.
     """
 
-    mid_line: float = -100.0
-    line: float = -100.0
-    block: float = -100.0
+    mid_line: float = _ANY_LOGPROB
+    line: float = _ANY_LOGPROB
+    block: float = _ANY_LOGPROB
+
+    @property
+    def shows_everything(self) -> bool:
+        """No confidence is asked for."""
+        return max(self.mid_line, self.line, self.block) <= _ANY_LOGPROB
 
     @property
     def shows_nothing(self) -> bool:
         """No text of any kind is shown unasked."""
         return min(self.mid_line, self.line, self.block) >= 0
+
+
+class LineChance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How likely a line is what will be written, and from when on it is shown unasked: a logistic regression on held-out repositories.
+
+    The defaults take the model at its word.
+
+    Attributes:
+        least: Chance from which on a line is shown unasked, the local candidate's too; 0 for any, and above 0 nothing of one
+            or two characters is.
+        bias, log_odds, log_characters: Weights of 1, of the log odds of the probability that the model gives the line and its end, and of the
+            logarithm of its characters.
+        went_on, in_comment: Added where the model went on to the next line rather than end, and where the line is of a comment.
+    """
+
+    least: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    bias: float = 0.0
+    log_odds: float = 1.0
+    log_characters: float = 0.0
+    went_on: float = 0.0
+    in_comment: float = 0.0
+
+    def of(self, logprob: float, characters: int, *, went_on: bool, in_comment: bool) -> float:
+        """The chance of a line of so many characters, 0 to 1; `logprob` is the sum over its tokens and its end."""
+        sure = min(max(logprob, _LEAST_LOG), -_LEAST_LOG_MISS)
+        odds = sure - math.log(-math.expm1(sure))
+        sum_ = self.bias + self.log_odds * odds + self.log_characters * math.log(max(1, characters))
+        return 1 / (1 + math.exp(-(sum_ + self.went_on * went_on + self.in_comment * in_comment)))
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="profile"):
@@ -165,6 +207,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         layout: prompt layout, e.g. `psm_line_last`.
         context_limit_tokens: the model's own context length.
         block_tokens: size of a prefix-cache block in the engine.
+        line_chance: how likely a line of this model's is what will be written, and from when on it is shown unasked.
         local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
             asking this model; low for a small model, near 1 for a good one.
         drop_broken: whether clients take away what adds an error of syntax to the file.
@@ -196,6 +239,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     debounce_ms: float | None = None
     speculative: bool | None = None
     min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
+    line_chance: LineChance = LineChance()
     local_min_confidence: float = 0.9
     drop_broken: bool = True
     service: Service = Service.FULL

@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from foretype_context.errors import SegmentOrderError, UnknownGrammarError
 from foretype_context.grammars.grammar import (
     GRAMMARS,
+    LEFT_TO_RIGHT,
     PSM_CLASSIC,
     PSM_GROWING,
     PSM_LINE_LAST,
@@ -31,6 +31,7 @@ from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = [
     "GRAMMARS",
+    "LEFT_TO_RIGHT",
     "PSM_CLASSIC",
     "PSM_GROWING",
     "PSM_LINE_LAST",
@@ -47,7 +48,6 @@ __all__ = [
     "count_prompt",
     "encode_prompt",
     "grammar",
-    "healed_suffix",
     "render",
 ]
 
@@ -131,6 +131,8 @@ class _Renderer:
             self._open_prefix(at)
             self._text(segment.text, at)
         elif kind in (Kind.SUFFIX, Kind.TAIL):
+            if not grammar.sees_below:
+                raise SegmentOrderError(f"{grammar.id} shows nothing below the cursor, and no {kind} therefore")
             if open.middle or (open.prefix and grammar.plain):
                 wanted = f"{grammar.id} wants the suffix first" if grammar.plain else "it must come before"
                 raise SegmentOrderError(f"{kind} stands behind the {'prefix' if grammar.plain else 'middle'}; {wanted}")
@@ -186,14 +188,16 @@ class _Renderer:
             if self._grammar.plain:
                 self._open_suffix(owner)
             self.open = self.open._replace(prefix=True)
-            self._control(self._grammar.fim_prefix, owner)
+            if self._grammar.fim_prefix:
+                self._control(self._grammar.fim_prefix, owner)
 
     def _open_suffix(self, owner: int) -> None:
         if not self._grammar.plain:
             self._open_prefix(owner)
         if not self.open.suffix:
             self.open = self.open._replace(suffix=True)
-            self._control(self._grammar.fim_suffix, owner)
+            if self._grammar.fim_suffix:
+                self._control(self._grammar.fim_suffix, owner)
 
     def _open_middle(self, owner: int) -> None:
         self._open_prefix(owner) if self._grammar.plain else self._open_suffix(owner)
@@ -339,17 +343,3 @@ def _ranges(ends: list[int]) -> list[tuple[int, int]]:
         ranges.append((start, end))
         start = end
     return ranges
-
-
-_LAST_PRE_TOKEN: Final = re.compile(r"(?:[^\S\r\n]?[^\W\d_]+|\d|[^\S\r\n]?(?:[^\w\s]|_)+|[^\S\r\n]+)\Z")
-
-
-def healed_suffix(typed: str) -> str:
-    """What a prompt must back up by, so that it ends where the pre-tokeniser cuts: the last pre-token of `typed`.
-
-    A model whose training never cut inside a token cannot continue `retu` well. The prompt then leaves these characters out
-    and the output must begin with them; the caller strips them. Follows Qwen2's pattern, in which a space belongs to the
-    word behind it.
-    """
-    found = _LAST_PRE_TOKEN.search(typed[-64:])
-    return found.group() if found else ""

@@ -150,8 +150,9 @@ class _Base:
         return found
 
     def decode(self, ids: Sequence[int]) -> bytes:
-        token_bytes = self._token_bytes
-        return b"".join([token_bytes[identity] for identity in ids])
+        # Embeddings are padded: a model has rows for more ids than its tokenizer has texts.
+        token_bytes, known = self._token_bytes, self.vocabulary_tokens
+        return b"".join([token_bytes[identity] for identity in ids if identity < known])
 
     def control(self, token: str) -> int:
         try:
@@ -325,6 +326,9 @@ def _converted(
     if normalizer is not None and normalizer.get("type") != "NFC":
         raise TokenizerConversionError(f"normalizer {normalizer.get('type')} is not known to tiktoken")
     ranks = {token_bytes[identity]: identity for token, identity in ids.items() if token not in control_ids}
+    # What has no token is left out of a text by `tokenizers`; tiktoken panics (a BaseException) when it first meets it.
+    if any(bytes([byte]) not in ranks for byte in range(256)):
+        raise TokenizerConversionError("its vocabulary lacks a byte")
     encoding = tiktoken.Encoding("foretype", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     return _Tiktoken(
         encoding,
