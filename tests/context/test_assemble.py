@@ -83,8 +83,9 @@ def check(one: Assembler, plan: Plan, snapshot: Snapshot, offset: int) -> None:
     if prefix and prefix[-1].source.end == middle.source.start:
         assert snapshot.text[:offset].endswith(above + middle.text + plan.healed)
     # Tokenised apart, the lines above have the ids of the whole; in SPM, where no token parts them, the middle too.
-    whole = above + (middle.text if one.profile.layout == "spm" else "")
-    parts = [*prefix, middle] if one.profile.layout == "spm" else prefix
+    joined_layout = one.profile.layout in ("spm", "left_to_right")
+    whole = above + (middle.text if joined_layout else "")
+    parts = [*prefix, middle] if joined_layout else prefix
     assert one.tokenizer.encode(whole) == [found for part in parts for found in one.tokenizer.encode(part.text)]
     tail = "".join(s.text for s in segments if s.kind is Kind.TAIL)
     if tail and not one.grammar.tail:
@@ -110,7 +111,7 @@ def test_a_cursor_in_the_middle_is_laid_out(grammar_id: str, layout: str) -> Non
         )
         or layout == "psm_classic"
     )
-    assert "for x in range(30)" in text and "def function_30" in text
+    assert ("for x in range(30)" in text) is one.grammar.sees_below and "def function_30" in text
 
 
 @st.composite
@@ -492,5 +493,50 @@ def test_healed_characters_are_left_out_of_the_prompt() -> None:
     one = assembler("qwen2.5-coder")
     snapshot = Document("file:///a.py", "def f():\n    retu\n", path="a.py").snapshot()
     plan, _ = one.plan(PlanState.empty(), snapshot, 17, now=0.0)
-    assert (plan.middle, plan.healed) == ("   ", " retu")
+    assert (plan.middle, plan.healed, plan.stop.repeats) == ("   ", " retu", " retu")
     assert grammar("foretype-1").heals is False
+
+
+@pytest.mark.parametrize("layout", ["spm", "psm_growing", "psm_line_last"])
+@pytest.mark.parametrize(
+    ("before", "ends", "healed"),
+    [
+        ("import os\ndef f(x):\n    retu", "\n   ", " retu"),
+        ("import os\ndef f(x):\n    ", "\n   ", " "),
+        ("import os\nx = a1", "x = a", "1"),
+    ],
+)
+def test_holes_of_our_adapter_end_where_its_vocabulary_cuts(before: str, ends: str, healed: str, layout: str) -> None:
+    one = assembler("foretype-3", layout)
+    snapshot = Document("file:///a.py", before + "\nBELOW = 1\n", path="a.py").snapshot()
+    plan, _ = one.plan(PlanState.empty(), snapshot, len(before), now=0.0)
+    encoded = encode_prompt(one.tokenizer, one.grammar, [placed.segment for placed in plan.segments])
+    assert (plan.healed, plan.stop.repeats) == (healed, healed)
+    assert encoded.text.endswith(ends.lstrip("\n") if layout == "psm_line_last" else ends) and "BELOW" in encoded.text
+
+
+def test_a_prompt_ends_before_a_line_break_that_a_token_would_hold_with_the_indentation() -> None:
+    before = "import os\ndef f(x):\n"
+    snapshot = Document("file:///a.py", before + "\nBELOW = 1\n", path="a.py").snapshot()
+    plan, _ = assembler("foretype-3", "spm").plan(PlanState.empty(), snapshot, len(before), now=0.0)
+    assert plan.healed == "\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "ends", "healed"),
+    [
+        ("def f(x):\n", "def f(x):", "\n"),
+        ("def f(x):\n    ", "def f(x):\n   ", " "),
+        ("def f(x):\n    y = 1\n\n", "    y = 1", "\n\n"),
+    ],
+)
+def test_left_to_right_shows_the_text_above_alone_and_ends_where_the_vocabulary_cuts(
+    before: str, ends: str, healed: str
+) -> None:
+    one = assembler("left-to-right", "left_to_right")
+    snapshot = Document("file:///a.py", before + "\nBELOW = 1\n", path="a.py").snapshot()
+    plan, _ = one.plan(PlanState.empty(), snapshot, len(before), now=0.0)
+    encoded = encode_prompt(one.tokenizer, one.grammar, [placed.segment for placed in plan.segments])
+    assert encoded.text.endswith(ends) and "BELOW" not in encoded.text
+    assert (plan.healed, plan.stop.repeats) == (healed, healed)
+    assert encoded.ids[0] == one.tokenizer.control("<|begin_of_text|>")

@@ -1,5 +1,5 @@
 import pytest
-from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
+from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, holds_key, reason_in_line, reason_to_exclude
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,20 @@ def test_installed_packages_are_left_out_as_context_only() -> None:
     path = "venv/lib/site-packages/x/y.py"
     assert reason_to_exclude(path, 1, b"x") is None
     assert reason_to_exclude(path, 1, b"x", vendored=True) == "installed package"
+
+
+ICON = b"ICON = '" + b"M10,20L30,40" * 250 + b"'\n"
+
+
+def test_one_long_line_silences_itself_and_not_its_file() -> None:
+    code = b"def f(x):\n    return x + 1\n" * 20
+    assert reason_to_exclude("a.py", 9_000, ICON + code) is None
+    assert reason_to_exclude("a.py", 9_000, ICON * 3) == "minified"
+    assert reason_to_exclude("a.py", 9_000, ICON * 3, edited=True) is None
+    assert reason_in_line(ICON.decode()) == "the line is very long"
+    assert reason_in_line("x = 1") is None and reason_in_line("many words in it " * 400) is None
+
+
+def test_a_key_is_found_wherever_it_stands() -> None:
+    assert holds_key("x = 1\n" * 10_000 + "-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    assert not holds_key("# a PRIVATE KEY is none\n")

@@ -44,6 +44,8 @@ MELLUM = (
     "</think>",
 )
 CODEQWEN = ("<|endoftext|>", *FIM, "<reponame>", "<file_sep>", "<|im_start|>", "<|im_end|>")
+LLAMA_3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|eot_id|>")
+SMOLLM_2 = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<reponame>", "<file_sep>", "<filename>")
 TEKKEN = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]")
 
 
@@ -136,10 +138,22 @@ def test_chat_vocabularies_are_told() -> None:
     assert qwen3.chat and "never learned" in qwen3.warning()
     assert not detect(ModelEvidence.of(QWEN)).chat
     assert detect(ModelEvidence.of(QWEN, name="Qwen2.5-Coder-7B-Instruct")).chat
-    llama = detect(ModelEvidence.of(("<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>")))
-    assert llama.chat and llama.grammar is None and "chat model" in llama.problem()
-    assert not detect(ModelEvidence.of(())).chat
-    assert detect(ModelEvidence.of(TEKKEN)).chat
+    # Base models have the tokens of a chat too: beside the families that are known to talk, the name alone says it.
+    assert not detect(ModelEvidence.of(LLAMA_3)).chat
+    assert not detect(ModelEvidence.of(TEKKEN)).chat
+    assert detect(ModelEvidence.of(LLAMA_3, name="Llama-3.2-1B-Instruct")).chat
+
+
+def test_a_vocabulary_without_any_hole_token_is_asked_left_to_right_and_told_so() -> None:
+    for tokens in (LLAMA_3, ("<s>", "</s>", "<unk>"), SMOLLM_2, ("<|endoftext|>",)):
+        found = detect(ModelEvidence.of(tokens))
+        assert (found.grammar, found.problem()) == ("left-to-right", "")
+        assert "sees nothing below" in found.warning() and "chat" not in found.warning()
+    talks = detect(ModelEvidence.of(SMOLLM_2, name="SmolLM2-135M-Instruct"))
+    assert talks.grammar == "left-to-right" and "trained to chat, by its name" in talks.warning()
+    for tokens in ((), CODEQWEN, TEKKEN, set(QWEN) - {"<|fim_middle|>"}, ("<|endoftext|>", "<fim_prefix>")):
+        found = detect(ModelEvidence.of(tokens))
+        assert found.grammar is None and found.problem()
 
 
 @pytest.mark.parametrize(
@@ -166,6 +180,10 @@ def test_a_sentencepiece_family_is_no_byte_level_vocabulary() -> None:
 
 def test_every_entry_names_its_source_and_ids_are_of_its_own_tokens() -> None:
     assert len({one.id for one in families()}) == len(families())
+    assert {one.id: one.grammar for one in families()}.items() >= {
+        ("foretype-1", "foretype-1"),
+        ("foretype-2", "foretype-2"),
+    }
     for one in families():
         assert one.models and len(one.source) > 10, one.id
         assert all(re.fullmatch(r"▁?<\S+>|\[[A-Z]+\]", token) for token in one.ids), one.id

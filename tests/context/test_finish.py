@@ -1,11 +1,12 @@
-import re
+from collections import Counter
 
 import pytest
 from context.tiny import SAMPLE
-from foretype_context.finish.post_processing import Finished, finish, strip_healed
+from foretype_context.finish.post_processing import Finished, finish
 from foretype_context.finish.repetition import is_repetitive, without_repeated_lines
+from foretype_context.finish.surroundings import Surroundings
+from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.syntax.brackets import excess_closer, surroundings
 from foretype_context.text.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,7 +85,8 @@ def test_the_line_above_is_not_written_again() -> None:
         ("x)", "foo(bar(|)\n", "x)", 0),
         ('hello")', 'print("|")\n', "hello", 0),
         ('hello"', 'print("|")\n', "hello", 0),
-        ("a) + g(b)", "f(|)\n", "a) + g(b)", 1),
+        ("a) + g(b)", "f(|)\n", "a) + g(b", 0),
+        ("a) + b", "f(|)\n", "a) + b", 1),
         ("[0]", "x = y(z|)\n", "[0]", 0),
         ("x) -> int:", "def f(|):\n", "x) -> int:", 2),
         (")", "foo(|\n", ")", 0),
@@ -114,9 +116,9 @@ def test_a_closer_alone_says_why_it_is_not_shown() -> None:
     assert done(")", "f(x|)\n").reason == "closes only what is closed already"
 
 
-def test_brackets_far_from_a_statement_start_are_left_alone() -> None:
-    marked = "x = [\n" + "    1,\n" * 400 + "    2|\n]\n"
-    assert done("]]", marked).text == "]]"
+def test_brackets_are_counted_however_far_above_they_were_opened() -> None:
+    marked = "x = [\n" + "    1,\n" * 400 + "    [2|\n]\n"
+    assert done("]]", marked).text == "]"
 
 
 def test_running_in_circles_is_not_shown() -> None:
@@ -146,12 +148,6 @@ def test_odd_characters_do_not_crash() -> None:
     assert done("\ud800\x00", "x = |\n").text == "\ufffd\x00"
 
 
-def test_healed_characters_are_stripped_or_the_output_refused() -> None:
-    assert strip_healed(" return x", " retu") == "rn x"
-    assert strip_healed(" re", " retu") == ""
-    assert strip_healed("pass", " retu") is None
-
-
 ATOMS = [*"ab (){}[]:#\n\n\t\r\"'`\\é🙂,", "    ", "\r\n", "def f(x):\n    ", "<|fim_middle|>", "return x", "\x00"]
 TEXT = st.lists(st.sampled_from(ATOMS), max_size=25).map("".join)
 
@@ -172,20 +168,21 @@ def test_whatever_is_finished_is_text_of_the_model_and_fits_the_document(
     finished = finish(text, snapshot, len(before), kind=kind, final=final)
     assert bool(finished.text.strip()) == bool(finished.text) == (finished.reason is None)
     assert 0 <= finished.replaces <= len(snapshot.line_text(snapshot.line_of(len(before))))
-    assert re.sub("\r+\n", "\n", text).startswith(finished.text.replace("\r\n", "\n"))
+    # What the line has already is left out, and indentation is the file's; no sign is added.
+    said = Counter(text)
+    assert not Counter("".join(finished.text.split())) - said
     if kind not in (BLOCK, OPENED):
         assert "\n" not in finished.text
 
 
 @settings(max_examples=200, deadline=None)
-@given(TEXT, TEXT)
-def test_no_closer_is_left_that_closes_nothing(before: str, text: str) -> None:
-    snapshot = Document("u", before, path="a.py").snapshot()
-    around = surroundings(snapshot, len(before))
-    cut = excess_closer(text, around, "#")
-    if cut is not None:
-        assert text[cut] in ")]}"
-        assert excess_closer(text[:cut], around, "#") is None
+@given(TEXT, TEXT, TEXT)
+def test_what_is_shown_adds_no_fault(before: str, after: str, text: str) -> None:
+    snapshot = Document("u", before + after, path="a.py").snapshot()
+    around = Surroundings(View.at(snapshot, len(before)))
+    kept = around.without_faults(text)
+    assert text.startswith(kept)
+    assert around.faults(kept) <= around.faults("")
 
 
 @pytest.mark.parametrize(
@@ -239,3 +236,41 @@ def test_a_line_that_opens_a_block_is_shown_with_that_block_alone(
 
 def test_a_block_that_is_still_coming_is_shown_in_whole_lines() -> None:
     assert done("f g(x):\n    y = x\n    retu", "de|\n", OPENED, final=False).text == "f g(x):\n    y = x"
+
+
+@pytest.mark.parametrize(
+    ("path", "marked", "text", "shown", "replaces"),
+    [
+        ("a.py", "print(f|)\n", "oo, bar)  # x", "oo, bar)  # x", 1),
+        ("a.py", "print(f|)\n", "oo, bar  # x", "oo, bar", 0),
+        ("a.py", "print(f|)\n", "oo('#')  # y", "oo('#')", 0),
+        ("a.py", "print(f|)\n", "oo('#')", "oo('#')", 0),
+        ("a.go", "package a\n\nfunc f() {\n\tg(x|)\n}\n", "y)  // why", "y)  // why", 1),
+        ("a.go", "package a\n\nfunc f() {\n\tg(x|)\n}\n", "y // why", "y", 0),
+        ("a.go", "package a\n\nfunc f() {\n\tg(x|)\n}\n", "y /* why */", "y /* why */", 0),
+        ("a.js", "f(a|);\n", "b); // c", "b); // c", 2),
+        ("a.js", "f(a|);\n", "b // c", "b", 0),
+        ("a.sh", "echo $(f|)\n", "oo # x", "oo", 0),
+    ],
+)
+def test_the_rest_of_the_line_becomes_no_comment(path: str, marked: str, text: str, shown: str, replaces: int) -> None:
+    """The bracket behind the cursor stood in the comment, and nothing closed the call."""
+    snapshot, offset = at(marked, path)
+    assert finish(text, snapshot, offset, kind=MID, final=True) == Finished(shown, replaces)
+
+
+def test_a_comment_begins_with_its_own_sign_alone() -> None:
+    """What stands before it without a blank is code."""
+    snapshot, offset = at("f(a|);\n", "a.js")
+    around = Surroundings(View.at(snapshot, offset))
+    assert [around.before_comment(text) for text in ("b);// c // d", "b); // c", "b)", "b /* c */")] == [
+        "b);",
+        "b);",
+        None,
+        None,
+    ]
+
+
+def test_the_sign_of_a_comment_that_makes_one_of_the_rest_may_begin_left_of_the_cursor() -> None:
+    snapshot, offset = at("x = a /|b;\n", "a.js")
+    assert finish("/ why", snapshot, offset, kind=MID, final=True).text == ""

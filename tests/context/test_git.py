@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from foretype_context.errors import GitError
 from foretype_context.folder.git import Repository, repository_at
-
-IDENTITY = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "protocol.file.allow=always")
-
-
-def git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *IDENTITY, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+from git_repo import git
 
 
 def make(root: Path, *more: str) -> Path:

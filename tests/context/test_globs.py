@@ -56,7 +56,8 @@ def patterns(seed: int, count: int) -> list[str]:
     made: list[str] = []
     while len(made) < count:
         text = "".join(chance.choices(pieces, k=chance.randint(1, 7)))
-        text = chance.choice(["", "", "", "!", "/", "**/"]) + text + chance.choice(["", "", "", "/", "/**", "*"])
+        begin = chance.choice(["", "", "", "!", "/", "**/", "a**/", "/ab**/", "!a/b**/"])
+        text = begin + text + chance.choice(["", "", "", "/", "/**", "*"])
         # Git lets a class of characters reach over a slash, and takes an escaped one for several things.
         if text.count("*") <= STARS_MAX and not re.search(r"\[[^\]]*/|\\/", text):
             made.append(text)
@@ -97,6 +98,9 @@ def test_random_patterns_leave_out_what_git_leaves_out(tree: tuple[Path, list[st
         ("*ab*bc", "abbc", True),
         ("[]a]", "]", True),
         ("a[!/]b", "a/b", None),
+        ("build**/*.o", "build-x/deep/a.o", True),
+        ("[b]uild**/*.o", "build-x/deep/a.o", None),
+        ("a/b**", "a/bx/c/d", True),
     ],
 )
 def test_a_line(line: str, path: str, said: bool | None) -> None:

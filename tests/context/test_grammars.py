@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 from context.tiny import raw, tiny
-from foretype_context.errors import GrammarError, ProfileError, SegmentOrderError, UnknownGrammarError
+from foretype_context.errors import (
+    GrammarError,
+    ProfileError,
+    SegmentOrderError,
+    UnknownControlError,
+    UnknownGrammarError,
+)
 from foretype_context.grammars.grammar import GRAMMARS, MAX_BYTES, announced, described
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Profile
@@ -27,6 +33,15 @@ NEW: dict[str, Any] = {
     "fim_middle": "<|here|>",
     "layouts": ["spm_plain", "spm_plain_growing"],
     "end_tokens": ["<|over|>"],
+}
+
+PLAIN_TEXT: dict[str, Any] = {
+    "format": 2,
+    "order": ["context", "prefix", "suffix"],
+    "fim_prefix": "",
+    "fim_suffix": "",
+    "fim_middle": "",
+    "layouts": ["left_to_right"],
 }
 
 
@@ -141,6 +156,23 @@ def test_qwen_stops_on_what_its_example_stops_on() -> None:
     assert grammar("codestral").stops == ("\n+++++ ",)
 
 
+def test_a_model_without_holes_is_begun_as_its_vocabulary_begins_a_text_and_shown_nothing_below() -> None:
+    one = grammar("left-to-right")
+    assert one.for_vocabulary({"</s>", "<s>", "<unk>"}).start == (Control("<s>"),)
+    assert one.for_vocabulary({"<|im_start|>", "<|im_end|>", "<|endoftext|>"}).start == (Control("<|endoftext|>"),)
+    with pytest.raises(UnknownControlError):
+        one.for_vocabulary({"<|fim_pad|>"})
+    served = one.for_vocabulary({"<s>", "</s>"})
+    assert served.needed() == {"<s>"} and not served.sees_below
+    assert served.for_vocabulary(()) is served
+    pieces = render(served, [*CONTEXT, seg(Kind.PREFIX, "above\n"), seg(Kind.MIDDLE, "typed")])
+    assert pieces[0] == Control("<s>")
+    assert "".join(piece.text for piece in pieces if isinstance(piece, Text)) == "# lib/a.py\nx = 1\nabove\ntyped"
+    for below in BELOW:
+        with pytest.raises(SegmentOrderError, match="nothing below the cursor"):
+            render(served, [seg(Kind.PREFIX, "above\n"), below])
+
+
 @pytest.mark.parametrize("id", list(GRAMMARS))
 def test_a_grammar_survives_the_wire(id: str) -> None:
     rules = msgspec.to_builtins(GRAMMARS[id])
@@ -170,7 +202,12 @@ def test_a_client_makes_prompts_for_a_family_that_it_has_never_heard_of() -> Non
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"format": 2}, r"grammar\.format: 2 .*update foretype"),
+        ({"format": 4}, r"grammar\.format: 4 .*update foretype"),
+        ({"fim_prefix": "", "fim_suffix": "", "fim_middle": ""}, r"grammar\.format: .* since 2"),
+        ({"format": 2, "fim_prefix": "", "fim_suffix": ""}, r"grammar\.fim_suffix: is missing"),
+        ({"format": 2, "fim_prefix": "", "fim_suffix": "", "fim_middle": ""}, r"grammar\.order"),
+        ({**PLAIN_TEXT, "layouts": ["spm"]}, r"grammar\.layouts: spm do not go with prompts without a suffix"),
+        ({"layouts": ["left_to_right"]}, r"grammar\.layouts: left_to_right"),
         ({"format": "1"}, r"grammar\.format"),
         ({"format": True, "id": "X"}, r"grammar\.id"),
         ({"language": "lua"}, r"grammar: .*unknown field `language`"),

@@ -38,13 +38,16 @@ def test_globs_of_the_user_count_as_well(root: Path) -> None:
     assert ignored(root / "a.py") and ignored(root / "local.py") and not Ignored(root)(root / "a.py")
 
 
-def test_rules_are_read_once_until_they_are_forgotten(root: Path) -> None:
+def test_rules_hold_as_soon_as_they_stand_there_and_as_long(root: Path) -> None:
     ignored = Ignored(root)
-    assert not ignored(root / "a.py")
+    assert not ignored(root / "a.py") and not ignored(root / "pkg" / "b.py")
     (root / ".gitignore").write_text("a.py\n")
+    assert ignored(root / "a.py") and not ignored(root / "pkg" / "b.py")
+    (root / "pkg" / ".gitignore").write_text("b.py\n")
+    assert ignored(root / "pkg" / "b.py")
+    (root / ".gitignore").unlink()
     assert not ignored(root / "a.py")
-    ignored.forget()
-    assert ignored(root / "a.py")
+    assert ignored.changes == 3
 
 
 def test_what_is_elsewhere_or_unreadable_is_not_left_out(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

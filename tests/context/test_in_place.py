@@ -36,6 +36,36 @@ def test_what_adds_an_error_of_syntax_is_known(marked: str, text: str, parses: b
     assert parses_in_place(snapshot, offset, text) is parses
 
 
+PYTHON_TWO = [
+    ("def f(a):\n    |\n", 'print "x"'),
+    ("def f(a):\n    |\n", "print a, b"),
+    ("def f(a):\n    |\n", 'exec "a"'),
+    ("def f(a):\n    |\n", 'raise E, "m"'),
+    ("|\n", "def f((a, b)):"),
+    ("x = |\n", "lambda (a, b): a"),
+    ("x = |\n", "0777"),
+    ("x = |\n", "10L"),
+    ("x = |\n", "`y`"),
+    ("x = |\n", 'ur"a"'),
+    ("if a |\n    pass\n", "<> b:"),
+]
+"""The grammar has no error for any of it."""
+
+
+@pytest.mark.parametrize(("marked", "text"), PYTHON_TWO)
+def test_python_two_is_for_files_of_python_two(marked: str, text: str) -> None:
+    snapshot, offset = at(marked, "a.py")
+    assert parses_in_place(snapshot, offset, text) is False
+    snapshot, offset = at(f"print 'version', 2\n\n{marked}", "a.py")
+    assert parses_in_place(snapshot, offset, text) is True
+
+
+@pytest.mark.parametrize("text", ["type B = list[int]", 'x = f"{a["k"]}"', "print (a), b", "x = 0, 00, 0o17", "u = Ru"])
+def test_what_this_python_does_not_know_yet_or_only_looks_old_is_shown(text: str) -> None:
+    snapshot, offset = at("def f(a):\n    |\n", "a.py")
+    assert parses_in_place(snapshot, offset, text) is True
+
+
 def test_characters_that_the_text_takes_the_place_of_are_gone() -> None:
     snapshot, offset = at("x = f(|)\n", "a.py")
     assert parses_in_place(snapshot, offset, "a) + g(b)", 1) is True

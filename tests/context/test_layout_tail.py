@@ -127,6 +127,14 @@ def test_lines_too_long_for_the_hole_stay_above_it() -> None:
 
 
 @pytest.mark.parametrize("layout", ["psm_line_last", "psm_growing"])
+def test_a_line_of_which_only_the_end_is_shown_has_no_line_above_it(layout: str) -> None:
+    one, line = assembler(layout, prompt_tokens=600), "z" * 900
+    plan = Typist(one, f"a = 1\n{line}\n", len(f"a = 1\n{line}")).plan
+    assert 100 < len(plan.middle) < 900 and set(plan.middle) == {"z"}
+    assert text_of(plan, Kind.PREFIX) == ""
+
+
+@pytest.mark.parametrize("layout", ["psm_line_last", "psm_growing"])
 @pytest.mark.parametrize("rest", ["", ")", " + offset" * 8, " + offset" * 80])
 def test_where_the_tail_begins_the_suffix_both_stay_within_its_budget(layout: str, rest: str) -> None:
     one = assembler(layout, "qwen2.5-coder", suffix_tokens=120)

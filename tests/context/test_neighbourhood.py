@@ -8,7 +8,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from foretype_context.syntax.blocks import in_comment_or_string
+from foretype_context.syntax.blocks import in_comment_or_string, opens_block, spot_before, suggestion_kind
 from foretype_context.syntax.languages import LANGUAGES, parser_for
 from foretype_context.syntax.neighbourhood import ABOVE_CHARS, BELOW_CHARS, PARSE_STEPS
 from foretype_context.text.document import Document, Edit, Snapshot
@@ -50,6 +50,35 @@ function f{0}($value) {{
     return "the {{$value}} of" . 'it'; # "
 }}
 """
+
+
+STATEMENTS = {
+    "python": (
+        "def f(a: int = 1) -> int:\n    return a\n",
+        "def f(a: int):\n    b: int = a[1:2]\n    return b\n",
+        "x = {\n    1:\n    2,\n}\n",
+        "x = y[\n    1:\n    2\n]\n",
+        "x = lambda:\\\n    1\n",
+        "if x:\n    pass\nelse:\n    x = 1\n",
+        "# x:\n",
+        'x = """1:\n"""\n',
+    ),
+    "javascript": (
+        "function f(a) {\n    return a;\n}\n",
+        "x = {\n    y: 1,\n};\n",
+        "if (x) {\n    y();\n} else {\n    z();\n}\n",
+        "// x {\n",
+        "x = `1 {\n`;\n",
+        "const f = (a) => {\n    return 1;\n};\n",
+    ),
+    "go": (
+        "func f(a int) int {\n\treturn a\n}\n",
+        "type T struct {\n\tName string\n}\n",
+        "var x = []int{\n\t1,\n}\n",
+        "// x {\n",
+        "var x = `1 {\n`\n",
+    ),
+}
 
 
 def long_text(template: str, count: int = 120, head: str = "") -> str:
@@ -116,6 +145,43 @@ def test_edits_anywhere_keep_the_region_in_step() -> None:
             fresh = parser_for("python").parse(text.encode()).root_node  # type: ignore[union-attr]
             if not fresh.has_error:
                 assert str(region.tree.root_node) == str(fresh)
+
+
+Change = tuple[int, str, int]
+"""Which statement, what it becomes, and at which line end is asked."""
+
+
+def said_at(snapshot: Snapshot, offset: int) -> tuple[object, ...]:
+    spot = spot_before(snapshot, offset)
+    nodes: list[tuple[str, int, int]] = []
+    node = spot.node if spot else None
+    while node is not None:
+        nodes.append((node.type, node.start_byte, node.end_byte))
+        node = node.parent
+    return nodes, opens_block(snapshot, offset), suggestion_kind(snapshot, offset)
+
+
+@pytest.mark.parametrize("language", sorted(STATEMENTS))
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_same_is_said_after_edits_as_of_the_text_read_anew(language: str, data: st.DataObject) -> None:
+    """Neither a node nor its id outlives an edit: ids are given anew, to other nodes too."""
+    pieces = st.sampled_from(STATEMENTS[language])
+    statements = ["package main\n" if language == "go" else "\n", *data.draw(st.lists(pieces, min_size=3, max_size=12))]
+    document = Document("u", "".join(statements), language=language)
+    changes: list[Change] = data.draw(
+        st.lists(st.tuples(st.integers(1, 12), st.one_of(pieces, st.just("")), st.integers(0, 99)), max_size=12)
+    )
+    for version, (number, new, asked) in enumerate(changes, 1):
+        number = min(number, len(statements) - 1)
+        start = sum(map(len, statements[:number]))
+        edit = Edit(start, start + len(statements[number]), new)
+        statements[number] = new
+        document.apply([edit], version)
+        ends = [at for at, character in enumerate(document.text) if character == "\n"]
+        offset = ends[asked % len(ends)]
+        anew = Document("u", document.text, language=language)
+        assert said_at(document.snapshot(), offset) == said_at(anew.snapshot(), offset)
 
 
 def test_a_neighbourhood_is_all_that_a_large_document_keeps() -> None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from foretype_context.edits.bursts import Bursts
+from foretype_context.edits.keywords import keywords_renamed
 from foretype_context.edits.name_rules import RULES
 from foretype_context.edits.rename_sites import Rename, is_free, rename_in, sites_of
 from foretype_context.edits.walking import OCCURRENCES_MAX
@@ -90,6 +91,13 @@ FOLLOWS = {
     "java-class": ("java", "class «width» { ‹width›(int a) {} static ‹width› of() { return new ‹width›(1); } int width() { return width(); } }\nclass B extends ‹width› { ‹width›.C c = ‹width›.of(); List<‹width›> d; Class e = ‹width›.class; }\n"),
     "java-class inside": ("java", "class A { static class «width» { ‹width›() {} } ‹width› a = new ‹width›(); b.width c; }\n"),
     "rust-macros": ("rust", 'fn f(«width»: usize) { println!("{}", ‹width›, width = 1); assert_eq!(g(‹width›), o.width + [‹width›, width::a]); vec![T { width: ‹width› }]; }\n'),
+    "rust-names in format strings": ("rust", 'fn f(«width»: usize) { println!("{‹width›} {{width}} {‹width›:>4} {0} width", g(‹width›)); let s = "{width}"; panic!("{width}", width = 1); }\n'),
+    "rust-names in format strings of inner variables": ("rust", 'fn f(«width»: usize) { { let width = 1; print!("{width}"); } print!("{‹width›}"); }\nfn g(width: usize) { print!("{width}"); }\n'),
+    "python-keywords of calls": ("python", "def f(«width», y=1):\n    return ‹width› + y\n\n\nf(‹width›=3, y=width)\nf(width)\ng(width=1)\nh(f)(width=2)\nf(size=1, width=2)\n"),
+    "python-keywords of a parameter with a default": ("python", "def f(a, *, «width»: int = 1):\n    return ‹width›\n\n\ndef g():\n    return f(1, ‹width›=2)\n"),
+    "python-keywords of methods": ("python", "class A:\n    def f(self, «width»):\n        return ‹width›\n\n    def g(self):\n        return self.f(‹width›=1)\n"),
+    "python-keywords of constructors": ("python", "class A:\n    def __init__(self, «width»):\n        self.a = ‹width›\n\n\na = A(‹width›=1)\nb = B(width=1)\n"),
+    "python-keywords of what is decorated": ("python", "@d\ndef f(«width»):\n    return ‹width›\n\n\nf(width=1)\n"),
     "rust-type in a macro": ("rust", "struct «width»;\nfn f() { assert!(‹width›::new(x) == o::width); }\n"),
     "rust-local": ("rust", "fn f(a: usize) -> usize { let mut «width» = a; ‹width› += 1; ‹width› }\n"),
 }  # fmt: skip
@@ -143,6 +151,14 @@ SILENT = {
 def test_where_it_is_not_certain_nothing_is_said(name: str) -> None:
     language, marked = SILENT[name]
     assert sites(marked, language)[0] == []
+
+
+def test_what_is_no_parameter_has_no_keywords() -> None:
+    source = b"width = 1\nf(width=1)\nwidth(width=2)\nlambda width: width\n"
+    tree = parse_bounded(source, "python")
+    assert tree is not None
+    for start in range(len(source)):
+        assert keywords_renamed(tree.root_node, source, "python", start, old="width", new="size") == []
 
 
 def test_a_key_of_the_same_name_keeps_its_name() -> None:

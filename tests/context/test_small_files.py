@@ -31,10 +31,24 @@ def test_links_pipes_devices_and_folders_are_refused_at_once(tmp_path: Path) -> 
     for name in ("link", "zero", "loop", "pipe", "."):
         with pytest.raises(OSError):
             read_small(tmp_path / name, 1_000)
+    with pytest.raises(NotSmallError):
+        read_small(tmp_path, 1_000)
     assert read_small(tmp_path / "link", 1_000, links=True) == b"x"
     for name in ("zero", "loop", "pipe"):
         with pytest.raises(OSError):
             read_small(tmp_path / name, 1_000, links=True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's list of what is open")
+def test_what_is_refused_stays_open_nowhere(tmp_path: Path) -> None:
+    """A folder by the name of a settings file cost a descriptor at each look."""
+    os.mkfifo(tmp_path / "pipe")
+    before = len(os.listdir("/proc/self/fd"))
+    for name in (".", "pipe"):
+        for _ in range(5):
+            with pytest.raises(NotSmallError):
+                read_small(tmp_path / name, 1_000)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_file_that_says_to_be_empty_and_is_not_is_bounded() -> None:

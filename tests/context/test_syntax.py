@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from foretype_context.syntax.blocks import (
     SuggestionKind,
@@ -22,9 +24,7 @@ def at(marked: str, path: str) -> tuple[Snapshot, int]:
 
 def without_tree(snapshot: Snapshot) -> Snapshot:
     """As for a document whose parse took too long."""
-    return Snapshot(
-        snapshot.uri, snapshot.path, snapshot.language, snapshot.version, snapshot.text, snapshot.lines, lambda _: None
-    )
+    return replace(snapshot, syntax=lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from foretype_context.prompt.templates import (
     count_prompt,
     encode_prompt,
     grammar,
-    healed_suffix,
     render,
 )
 from foretype_context.tokens.tokenizer import load_tokenizer
@@ -165,24 +164,6 @@ def test_pieces_know_their_segments() -> None:
         5,
         6,
     ]  # a header and its text are one
-
-
-@pytest.mark.parametrize(
-    ("typed", "removed"),
-    [
-        ("    retu", " retu"),
-        ("x = foo(", "("),
-        ("    ", "    "),
-        ("a12", "2"),
-        ("", ""),
-        ("x.na", "na"),
-        ("f(a, ", " "),
-        ("a +", " +"),
-    ],
-)
-def test_healing_backs_up_to_the_last_pre_token(typed: str, removed: str) -> None:
-    assert healed_suffix(typed) == removed if typed != "x.na" else healed_suffix(typed) in ("na", ".na")
-    assert typed.endswith(healed_suffix(typed))
 
 
 @settings(deadline=None)

@@ -126,6 +126,33 @@ def test_a_cut_off_character_is_held_back_and_marked_at_the_end() -> None:
     assert decoder.finish() == "\ufffd"
 
 
+@pytest.mark.parametrize("name", ["codellama", "qwen2.5-coder"])
+def test_a_stray_byte_costs_itself_alone(name: str) -> None:
+    """`tokenizers` gives up every letter of a run of byte tokens (ByteFallback) for it."""
+    tokenizer = tiny(name)
+    by_bytes = {tokenizer.decode([id]): id for id in range(tokenizer.vocabulary_tokens)}
+    ids = [by_bytes[bytes([byte])] for byte in "é漢".encode() + b"\xff" + "é".encode()]
+    decoder = StreamDecoder(tokenizer)
+    assert "".join(decoder.feed([id]) for id in ids) + decoder.finish() == "é漢\ufffdé"
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "qwen2"])
+def test_no_blank_is_put_before_a_part_of_a_prompt(kind: str) -> None:
+    """With `add_prefix_space` one would stand behind every control token too."""
+    data = json.loads(raw(kind, frozenset({"<|endoftext|>"})))
+    parts = data["pre_tokenizer"].get("pretokenizers", [data["pre_tokenizer"]])
+    next(part for part in parts if part["type"] == "ByteLevel")["add_prefix_space"] = True
+    tokenizer = tokenizer_from_bytes(json.dumps(data).encode())
+    for part in ("def f", "\n    x", ""):
+        assert tokenizer.decode(tokenizer.encode(part)) == part.encode()
+
+
+def test_rows_that_pad_an_embedding_have_no_text() -> None:
+    tokenizer = tiny()
+    ids = tokenizer.encode("ab")
+    assert tokenizer.decode([*ids, tokenizer.vocabulary_tokens, tokenizer.vocabulary_tokens + 700]) == b"ab"
+
+
 def test_rules_are_chosen_by_what_adds_up() -> None:
     assert tiny("foretype-1").cut_rule is CutRule.NON_BLANK_LINE
     assert tiny("deepseek-coder").cut_rule is CutRule.OUTER_LINE
@@ -149,6 +176,18 @@ def test_added_text_tokens_stay_with_the_models_own_tokenizer() -> None:
     tokenizer = tokenizer_from_bytes(json.dumps(data).encode())
     assert number in tokenizer.encode("if x:        y")
     assert tokenizer.decode([number]) == b"        "
+
+
+@pytest.mark.parametrize(("text", "char"), [("aZb", "Z"), ("a\x1fb", "\u013f"), ("a\U00041000b", "\u00f1")])
+def test_a_vocabulary_that_lacks_a_byte_stays_with_the_models_own_tokenizer(text: str, char: str) -> None:
+    """Trained without the whole alphabet; tiktoken would take it and fail at the first text with that byte."""
+    data = json.loads(raw("qwen2", frozenset({"<|endoftext|>"})))
+    model = data["model"]
+    model["vocab"] = {token: identity for token, identity in model["vocab"].items() if char not in token}
+    model["merges"] = [merge for merge in model["merges"] if char not in "".join(merge)]
+    tokenizer = tokenizer_from_bytes(json.dumps(data).encode())
+    assert tokenizer.decode(tokenizer.encode("def f():\n    return")) == b"def f():\n    return"
+    assert tokenizer.encode(text) == tokenizer_from_bytes(json.dumps(data).encode(), convert=False).encode(text)
 
 
 def test_what_is_not_a_tokenizer_is_refused_with_its_name(tmp_path: Path) -> None:

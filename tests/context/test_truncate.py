@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from foretype_context.finish.post_processing import finish
-from foretype_context.finish.truncate import block_end
+from foretype_context.finish.truncate import block_end, within_block
+from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.syntax.brackets import missing_closers
-from foretype_context.syntax.languages import LANGUAGES
+from foretype_context.syntax.languages import LANGUAGES, language_spec
+from foretype_context.syntax.reading import Reading, missing_closers, start_state
 from foretype_context.text.document import Document
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,8 +35,12 @@ KEPT = [
 
 def cut(path: str, marked: str, text: str) -> str | None:
     at = marked.index("|")
-    end = block_end(Document("u", marked.replace("|", ""), path=path).snapshot(), at, text)
-    return None if end is None else text[:end]
+    snapshot = Document("u", marked.replace("|", ""), path=path).snapshot()
+    end = block_end(snapshot, at, text)
+    lines = (text if end is None else text[:end]).split("\n")
+    view = View.at(snapshot, at)
+    kept = "\n".join(within_block(lines, view, language_spec(snapshot.language), opened=False)).rstrip()
+    return None if kept == text.rstrip() else kept
 
 
 @pytest.mark.parametrize(("path", "marked", "text", "kept"), KEPT)
@@ -61,18 +66,31 @@ def test_text_that_ends_no_block_is_not_parsed(monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("parsed")
 
     monkeypatch.setattr("foretype_context.finish.truncate.parse_in_steps", parsed)
-    assert cut("a.js", "function f(x) {|\n", "\n  if (x) {\n    go(')');\n  }\n  return x;") is None
-    assert cut("a.py", "def f(x):|\n", "\n    return {\n        1: 2}\n") is None
+    assert cut("a.js", "function f(x) {|\n", "\n  go(')'); }") is None
+    assert cut("a.rb", "def f(x)|\n", "\n  if x\n    go\n") is None
     with pytest.raises(AssertionError, match="parsed"):
-        cut("a.js", "function f(x) {|\n", "\n  go(); }")
+        cut("a.rb", "def f(x)|\n", "\n  go\nend")
 
 
 @pytest.mark.parametrize(
-    ("text", "closers"),
-    [("f(a[{", "}])"), ("x = '(", "'"), ("f('a')", ""), ("a) + (", ")"), ("# (\n[", "]"), ("`${", "`")],
+    ("text", "language", "closers"),
+    [
+        ("f(a[{", "python", "}])"),
+        ("x = '(", "python", "'"),
+        ("f('a')", "python", ""),
+        ("a) + (", "python", ")"),
+        ("# (\n[", "python", "]"),
+        ("`${", "javascript", "}`"),
+        ("f(a // (", "javascript", "\n)"),
+        ("x=$(cat <<EOF\n", "shellscript", "\nEOF)"),
+        ("<a><b c='", "html", "'></a>"),
+        ("f(", "markdown", ""),
+    ],
 )
-def test_what_is_open_is_closed(text: str, closers: str) -> None:
-    assert missing_closers(text, "#") == closers
+def test_what_is_open_is_closed(text: str, language: str, closers: str) -> None:
+    reading = Reading(language, start_state(language))
+    reading.read(text, 0, len(text))
+    assert missing_closers(reading.state.stack, reading.state.waiting) == closers
 
 
 @settings(max_examples=150, deadline=None)

@@ -65,6 +65,7 @@ def raw(kind: str, controls: frozenset[str]) -> bytes:
 KINDS = {
     "foretype-1": "qwen2",
     "foretype-2": "qwen2",
+    "foretype-3": "qwen2",
     "qwen2.5-coder": "qwen2",
     "starcoder": "starcoder",
     "starcoder2": "starcoder",
@@ -75,6 +76,7 @@ KINDS = {
     "codellama": "sentencepiece",
     "deepseek-coder": "gpt2",
     "codestral": "sentencepiece",
+    "left-to-right": "qwen2",
 }
 
 

@@ -1,0 +1,125 @@
+"""What filters leave of right texts and wrong ones: reports of users of such products, by kind."""
+
+import pytest
+from context.test_finish import at
+from foretype_context.finish.in_place import parses_in_place
+from foretype_context.finish.post_processing import finish
+from foretype_context.syntax.blocks import suggestion_kind
+from foretype_context.text.document import Document
+
+
+def shown(language: str, marked: str, text: str) -> str:
+    """What the line, or the block, is after a suggestion was taken."""
+    _, offset = at(marked)
+    snapshot = Document("u", marked.replace("|", "", 1), language=language).snapshot()
+    finished = finish(text, snapshot, offset, kind=suggestion_kind(snapshot, offset), final=True)
+    if parses_in_place(snapshot, offset, finished.text, finished.replaces) is False:
+        return ""
+    return finished.text
+
+
+@pytest.mark.parametrize(
+    ("language", "marked", "text"),
+    [
+        ("python", "x = 1\n# convert to int (see |", "the notes) and return it"),
+        ("python", "x = 1\n# |", "a) the first case"),
+        ("c", "/*\n * |\n */\nint x;\n", "a) the first"),
+        ("markdown", "# T\n\n1) first\n|", "2) second"),
+        ("lisp", "(foo 'a (bar 'b|", "))"),
+        ("shellscript", "case $1 in\n  |\nesac\n", "start) do_start ;;"),
+        ("shellscript", 'case "$1" in\n  -h|\nesac\n', "|--help) usage ;;"),
+        ("shellscript", "for ((i=0; i<${#arr[@]}; i++|", ")); do"),
+        ("rust", "fn f<'a>(x: &'a str, n: usize|", ") -> usize {"),
+        ("javascript", "const n = (s.match(|", "/\\}/g) || []).length;"),
+        ("python", "import os\n\ndef f():\n    |\n\nprint(f())\n", 'sql = """\nSELECT *\nFROM t\n"""\n    return sql'),
+        ("javascript", "function f() {\n  |\n}\n", "const q = `\nSELECT *\nFROM t\n`;\n  return q;"),
+        ("go", "package main\n\nfunc f(x int) string {\n\tswitch x {|\n}\n", "\n\tcase 1:\n\t\tf()\n\tdefault:\n\t\tg()\n\t}"),
+        ("c", "int f(int x)\n{\n\tswitch (x) {|\n}\n", "\n\tcase 1:\n\t\treturn 2;\n\t}"),
+        ("cpp", "class A {|\n};\n", "\npublic:\n  A() {}\n  int x;"),
+        ("javascript", 'out.on("end", () => {|\n', "\n  done();\n});"),
+        ("go", "func f() {\n\tgo func() {|\n}\n", "\n\t\tg()\n\t}()"),
+        ("rust", "fn f() {\n    let t = match n {|\n}\n", "\n        _ => 1,\n    };"),
+        ("ruby", "def f\n  | response\nend\n", "with_response"),
+        ("python", "x = |\n", "0xFFFFFFFF"),
+        ("python", "x = |\n", "100000000"),
+        ("python", "x = |\n", '"4242424242424242"'),
+        ("python", "x = |\n", '"%s, %s, %s, %s, %s" % row'),
+        ("python", "x = |\n", "[0, 0, 0, 0, 0, 0, 0, 0]"),
+        ("typescript", "let a = 1;\nconst m = new Map<|>\n", "string, number>();"),
+        # What stands right of the cursor was a comment's.
+        ("python", "if x:\n    | Empty range: never match.\n    y = 1\n", "#"),
+        ("python", "import a  |: PLC0415\n", "# noqa"),
+        ("python", "a.b|defined]\n", " = 1  # type: ignore[attr-"),
+        ("python", "x = [a for a in b if |]\nz = 1\n", "not c]  # type: ignore[attr"),
+        ("c", "void f() {\n  (void)x| unused variable warning.\n}\n", ";  // Disable"),
+        ("javascript", "f();\n|engine/core/projection.js\nfunction g() {}\n", "// packages/"),
+        ("javascript", "f();\n| delegate\ng();\n", "//"),
+        ("cpp", "namespace a {\nint b;\n\n}  | a\n\nint main() {\n}\n", "// namespace"),
+        ("c", "#erro|at all\n", "r not"),
+        # Signs that begin in the text and end right of the cursor.
+        ("python", 'def f():\n    |""\n    return 1\n', '"""Say."'),
+        ("python", 'def f():\n    |"\n    More.\n    """\n    return 1\n', '""'),
+        ("shellscript", 'case "| in\n-l) shift ;;\nesac\n', '$1"'),
+        ("cpp", 'void f() {\n  auto a = |(\n "b"\n)";\n}\n', 'R"'),
+        # Brackets that the reader knows and a grammar, or the text below, does not.
+        ("cpp", "namespace a {\n\nTEST_F(A, B) {\n  g();\n|\n\n}  // namespace a\n\nint main() {\n}\n", "}"),
+        ("cpp", "namespace a\n{\nMAKE_ENUM(Color,\n{|\n}  // namespace a\n\nint main()\n{\n}\n", '\n    { A, "a" },\n    { B, "b" }\n})'),
+        ("csharp", 'var a = new A {\n  { "b", new B {|\n};\n', '\n      C("d")\n    }\n  }'),
+        ("go", "func f() {\n\tg(\n\t\th(\n\t\t\t|\n\t)\n}\n", 'i("j"), k).\n\t\t\tl(),'),
+        ("c", "/* It is less\n *|\n#if A\nvoid f() {\n#else\nvoid g() {\n#endif\n}\n", " aligned. */"),
+        ("php", "<?php\nfunction f() {\n    |\n}\n", "g(\n        1,\n        2\n    );"),
+        ("shellscript", "|/sh\necho a\n", "#!/bin"),
+        ("shellscript", "case $a in\n  b) c|;\nesac\n", " ;"),
+        ("shellscript", "while x; do|\n\ny\n", "\n  z\ndone <<< a"),
+        # What is said twice, but ends.
+        ("javascript", "x\n  .on('a', f)\n  .on|\n  .on('b', f)\n  .on('b', f)\n", "('a', f)"),
+        ("typescript", "function f() {\n  |\n}\n", "step(one);\n  step(one);\n  step(one);\n  done(two);"),
+    ],
+)  # fmt: skip
+def test_nothing_of_a_right_text_is_cut(language: str, marked: str, text: str) -> None:
+    assert shown(language, marked, text) == text
+
+
+@pytest.mark.parametrize(
+    ("language", "marked", "text", "right"),
+    [
+        ("python", "class A:\n\tdef f(self):|\n", "\n        return 1", "\n\t\treturn 1"),
+        ("python", "x = 1\n|\n", " y = 2", "y = 2"),
+        ("python", "def f():\n    x = 1\n    |\n", " return x", "return x"),
+        ("python", "def f():\n    x = 1\n    |\n", "    return x", "return x"),
+        ("python", "def f():|\n", "\n     return x\n    return y", ""),
+        ("python", "import os\nfor item in |\n", "for item in items:", "items:"),
+        ("python", "import os\n\nx = |\n", "x = compute(1)", "compute(1)"),
+        ("python", "import os\n\nx = |\n", "let y = 1;", ""),
+        ("python", "import os\n\nx = |\n", "```python", ""),
+        ("python", "x = comp|\n", "compute(1)", "ute(1)"),
+        ("go", "func f() {\n\tg(|)\n}\n", "a)", "a"),
+        ("javascript", "function f() {\n  return |;\n}\n", "x;", "x"),
+        ("rust", "fn f() {\n    g(|\n}\n", "a))", "a)"),
+        # Further left than the block that the lines below close.
+        ("typescript", "function f() {\n  g(() => {\n    |\n  });\n}\n", "step(one);\nfunction g() {", "step(one);"),
+        ("java", "interface A {\n    |\n}\n", "void f();\npublic interface B {", "void f();"),
+        # A closer too many in a tag, between tags, and in a definition.
+        ("typescriptreact", "const a = <B c={|\n  d\n/>;\n", "e}}", "e}"),
+        ("typescriptreact", "const a = (\n  <b>\n    {c && |\n  </b>\n);\n", "d}}", "d}"),
+        ("c", "#define A|\nint b;\n", " 2048)", " 2048"),
+        # Blanks too many, tabs where the file has two blanks, in lists and docstrings as well.
+        ("python", "def f():\n    x = 1\n    |\n", "y = 2\n     return y", "y = 2\n    return y"),
+        ("python", "x = f(\n    a,\n    |\n)\n", "b,\n     c,", "b,\n    c,"),
+        ("python", "class A:\n    def f(self):|\n\n    def g(self):\n        pass\n", '\n\t\t"""Say.\n\n\t\tMore.\n\t\t"""\n\t\treturn 1', '\n        """Say.\n\n        More.\n        """\n        return 1'),
+        ("javascript", "function f() {\n  if (a) {\n    |\n  }\n}\n", "b();\n\tc();", "b();\n    c();"),
+        # The rest of the line, said again.
+        ("javascript", "try {\n  f();\n} | {\n  g();\n}\n", "finally {", "finally"),
+        ("typescript", "const x| =\n  1;\n", "y =", "y"),
+        ("javascript", "f(a|(b); // c\n", ".d(b); // c", ".d"),
+        ("python", 'def f():\n    """Say (see |)\n    """\n', "below)", "below"),
+        ("javascript", "/**\n * Say (e.|.\n */\n", "g. this).", "g. this)"),
+        ("javascript", "/**\n * Say `|`\n */\n", "this`", "this"),
+    ],
+)  # fmt: skip
+def test_a_wrong_text_becomes_the_right_one_or_nothing(language: str, marked: str, text: str, right: str) -> None:
+    assert shown(language, marked, text) == right
+
+
+def test_a_suggestion_never_opens_a_string_that_swallows_what_stands_below() -> None:
+    assert shown("python", "def f():\n    |\n\nprint(f())\n", 'sql = """') == ""
