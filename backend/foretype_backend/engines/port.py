@@ -11,19 +11,6 @@ import msgspec
 from foretype_context.prompt.segments import PlacedSegment
 from foretype_wire.messages import RequestClass
 
-__all__ = [
-    "WARM_PRIORITY",
-    "Capabilities",
-    "Chunk",
-    "Engine",
-    "EngineFinish",
-    "EngineStatistics",
-    "GenerationParams",
-    "GenerationRequest",
-    "KnowsMemory",
-    "Origin",
-]
-
 WARM_PRIORITY: Final = len(RequestClass) - 1
 """The lowest, of what nobody waits for."""
 
@@ -42,12 +29,16 @@ class GenerationParams(msgspec.Struct, frozen=True, kw_only=True):
         end_token_ids: generation ends before any of these; they are never delivered.
         temperature: 0 is greedy.
         stop_strings: at most four; a hint, since the gateway enforces its own stop rules on text.
+        begins: what the output must begin with, since the prompt was healed (:mod:`foretype_context.prompt.healing`); one line break
+            stands for white space that holds some. A hint too: without it the answer is checked, and lost where it begins
+            otherwise.
     """
 
     max_tokens: int
     end_token_ids: frozenset[int] = frozenset()
     temperature: float = 0.0
     stop_strings: tuple[str, ...] = ()
+    begins: str = ""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +101,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
             end); None where unknown.
         prompt_tokens, generated_tokens: on the last chunk, of an engine that counts for itself; None where it does not.
         finish: set on the last chunk.
+        end_logprob: on the last chunk, the natural log-probability of the end token; None where none came, or it is not known.
         queue_ms, prefill_ms: on the first chunk: queue wait and prefill duration as the engine measured them.
     """
 
@@ -120,6 +112,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None = None
     generated_tokens: int | None = None
     finish: EngineFinish | None = None
+    end_logprob: float | None = None
     queue_ms: float | None = None
     prefill_ms: float | None = None
 

@@ -1,1 +1,1 @@
-"""The embedded engine: OpenVINO GenAI in a process of its own."""
+"""The embedded engine: OpenVINO GenAI or llama.cpp in a process of its own."""

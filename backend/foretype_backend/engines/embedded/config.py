@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EmbeddedConfig"]
+from foretype_backend.engines.embedded.libraries import LIBRARIES
 
 _MIB = 1024 * 1024
 
@@ -18,8 +18,9 @@ class EmbeddedConfig:
 
     Attributes:
         model: a GGUF file (llama, qwen2 or qwen3 shape).
-        device: what computes, by OpenVINO's names: `CPU`, `GPU`, `GPU.1`. Where another than the CPU cannot open the model the CPU
-            does, and the engine's notes say so. `AUTO`: the first GPU that OpenVINO names; the CPU where it names none.
+        library: what computes: `openvino` or `llama.cpp`. Unset: OpenVINO on x86-64, else llama.cpp, of those that are installed.
+        device: where it computes, by OpenVINO's names: `CPU`, `GPU`, `GPU.1`. Where another than the CPU cannot open the model the CPU
+            does, and the engine's notes say so. `AUTO`: the first GPU that the library names; the CPU where it names none.
         cache_bytes: most memory of the key-value cache; it grows up to it with use.
         chunk_tokens: prefill tokens in one step: a cancel waits for at most one step.
         max_sequences: requests computed at once.
@@ -28,8 +29,8 @@ class EmbeddedConfig:
         threads: inference threads. Unset: half of the cores, since the editor needs the others.
         nice: added to the niceness of the process.
         prompt_lookup_tokens: tokens drafted from the prompt itself per step; 0 switches it off.
-        prepared_dir: where models are kept as the library makes them out of their files, so that the next start is faster. Unset:
-            `engine` in the user's cache directory.
+        prepared_dir: where exact copies of files are kept that the library would read as another model. Unset: `engine` in the
+            user's cache directory.
         start_timeout_s: a model that is not loaded by then failed to start.
         hang_s: silence, with requests running, after which the process is ended and started again.
         restart_wait_s: how long a request waits for an engine that is starting again.
@@ -38,6 +39,7 @@ class EmbeddedConfig:
     """
 
     model: Path
+    library: str = ""
     device: str = "CPU"
     cache_bytes: int = 256 * _MIB
     chunk_tokens: int = 128
@@ -58,6 +60,8 @@ class EmbeddedConfig:
     def __post_init__(self) -> None:
         if re.fullmatch(r"AUTO|CPU|GPU(\.\d{1,2})?", self.device) is None:
             raise ValueError(f"device is {self.device!r}; it is AUTO, CPU, GPU, or GPU.1 for a second one")
+        if self.library not in ("", *LIBRARIES):
+            raise ValueError(f"library is {self.library!r}; it is {' or '.join(LIBRARIES)}")
         for name, least in (
             ("cache_bytes", _MIB),
             ("chunk_tokens", 32),

@@ -1,4 +1,4 @@
-"""The embedded engine: OpenVINO GenAI on one GGUF file, in a process of its own that is supervised and restarted.
+"""The embedded engine: one GGUF file in a process of its own that is supervised and restarted; OpenVINO GenAI or llama.cpp computes.
 
 This side speaks the engine port to the gateway and frames to the process (:mod:`.ipc`). When the process dies, every
 request in it fails at once; the next request waits for the new process. Single tenant: there is no cache salt.
@@ -29,8 +29,6 @@ from foretype_backend.engines.port import (
 )
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineStartError, EngineUnavailableError, PromptRefusedError
-
-__all__ = ["EmbeddedEngine"]
 
 _logger = logging.getLogger(__name__)
 
@@ -214,7 +212,7 @@ class EmbeddedEngine:
             case "lost":
                 stream.items.put_nowait(EngineUnavailableError(report.message))
             case _:
-                stream.items.put_nowait(Chunk(finish=EngineFinish(report.how)))
+                stream.items.put_nowait(Chunk(finish=EngineFinish(report.how), end_logprob=report.end_logprob))
 
     def _fail_all(self, reason: str) -> None:
         streams = list(self._streams.values())
@@ -277,6 +275,7 @@ class EmbeddedEngine:
                 priority=request.priority,
                 expires_in_s=expires_in_s,
                 warm=warm,
+                begins=params.begins,
             )
         )
         return True
@@ -373,6 +372,7 @@ def _join(first: Chunk, then: Chunk) -> Chunk:
         logprobs=first.logprobs + then.logprobs,
         cached_tokens=first.cached_tokens,
         finish=then.finish,
+        end_logprob=then.end_logprob,
         queue_ms=first.queue_ms,
         prefill_ms=first.prefill_ms,
     )

@@ -1,8 +1,9 @@
 """Reads the header of a GGUF file, and refuses a file that the embedded engine cannot run, with the reason and the remedy.
 
 The engine's own reader says "Unsupported quantization type" or crashes on a truncated file; this one costs a few
-milliseconds and names the tensor. What opens was tried: architectures llama, qwen2 and qwen3; tensors F16, Q8_0, Q6_K, Q4_K,
-Q4_1 and Q4_0 (vectors F32). One tensor of another type refuses the whole file, and so does what the engine would ignore in silence.
+milliseconds and names the tensor. What opens was tried: architectures llama, qwen2 and qwen3; tensors of types that are read exactly
+or converted before (:mod:`foretype_models.exact_weights`). One of another type refuses the whole file, and so does what the engine
+would ignore in silence.
 """
 
 from __future__ import annotations
@@ -13,35 +14,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from foretype_models.errors import GgufError
+from foretype_models.exact_weights import CONVERTED, READ_EXACTLY, bytes_of, type_name_of
 from foretype_models.gguf_metadata import GgufReader, open_gguf, read_pairs
 
 from foretype_backend.engines.embedded.gguf_refusals import ELSEWHERE, ignored_setting, ignored_tensor
 from foretype_backend.errors import ModelFileError
 
-__all__ = ["ModelHeader", "gpu_kv_block_bytes", "kv_block_bytes", "read_header", "read_metadata"]
-
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
-_TYPES: Final = {  # id: (name, values in a block, bytes of a block)
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    9: ("Q8_1", 32, 36),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    20: ("IQ4_NL", 32, 18),
-    23: ("IQ4_XS", 256, 136),
-    30: ("BF16", 1, 2),
-}
-_OPENS: Final = frozenset({"F16", "Q8_0", "Q6_K", "Q4_K", "Q4_1", "Q4_0"})
-
 _T = TypeVar("_T")
 
 
@@ -75,8 +54,8 @@ def kv_block_bytes(header: ModelHeader, block_tokens: int = 32) -> int:
     return header.layers * header.kv_heads * (keys + values)
 
 
-def gpu_kv_block_bytes(header: ModelHeader, block_tokens: int) -> int:
-    """The same on a GPU, where keys and values are f16."""
+def f16_kv_block_bytes(header: ModelHeader, block_tokens: int) -> int:
+    """The same where keys and values are f16: of OpenVINO on a GPU, and of llama.cpp."""
     return header.layers * header.kv_heads * header.head_size * block_tokens * 2 * 2
 
 
@@ -116,23 +95,17 @@ def _tensors(path: Path, reader: GgufReader, count: int, alignment: int, archite
     """Check the names, the types and the extent of all tensors; returns the rows of the embedding (0 if there is none)."""
     vocabulary, end = 0, 0
     for _ in range(count):
-        name = reader.string()
-        shape = [reader.scalar("<Q") for _ in range(reader.scalar("<I"))]
-        kind, offset = reader.scalar("<I"), reader.scalar("<Q")
-        if ignored := ignored_tensor(architecture, name):
-            raise ModelFileError(f"{path}: has {ignored} ({name}), which the engine would ignore; {ELSEWHERE}")
-        type_name, block_values, block_bytes = _TYPES.get(kind, (f"type {kind}", 1, 0))
-        if len(shape) > 1 and type_name not in _OPENS:
+        one = reader.tensor()
+        if ignored := ignored_tensor(architecture, one.name):
+            raise ModelFileError(f"{path}: has {ignored} ({one.name}), which the engine would ignore; {ELSEWHERE}")
+        type_name = type_name_of(one)
+        if len(one.shape) > 1 and type_name not in READ_EXACTLY | CONVERTED:
             raise ModelFileError(
-                f"{path}: tensor {name} is {type_name}, which does not open; use a file quantised as Q8_0, Q6_K, Q4_K_M, Q4_1, "
-                "Q4_0 or F16"
+                f"{path}: tensor {one.name} is {type_name}, which does not open; use a file quantised as Q8_0, Q6_K or Q4_0"
             )
-        values = 1
-        for size in shape:
-            values *= size
-        end = max(end, offset + values // block_values * block_bytes)
-        if name == "token_embd.weight":
-            vocabulary = shape[-1]
+        end = max(end, one.offset + bytes_of(one))
+        if one.name == "token_embd.weight":
+            vocabulary = next(iter(one.shape), 0)
     start = -(-reader.offset // alignment) * alignment
     if start + end > len(reader.data):
         raise ModelFileError(

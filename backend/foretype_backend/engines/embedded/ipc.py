@@ -7,23 +7,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = [
-    "Cancel",
-    "Command",
-    "Configure",
-    "Ended",
-    "EngineLoad",
-    "Failed",
-    "FrameDecoder",
-    "Output",
-    "Ready",
-    "Report",
-    "Submit",
-    "decode_command",
-    "decode_report",
-    "encode",
-]
-
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -31,16 +14,18 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """First command: what to load and how.
 
     Attributes:
-        device: what computes, by OpenVINO's names.
+        library: what computes: `openvino` or `llama.cpp`; empty for the one of this machine.
+        device: where it computes, by OpenVINO's names.
         cache_bytes: most memory of the key-value cache.
         chunk_tokens: prefill tokens in one step.
         threads: inference threads; None takes half of the cores.
         nice: added to the process's niceness.
         prompt_lookup_tokens: tokens drafted from the prompt itself in each step; 0 switches it off.
-        prepared_dir: where models are kept as the library makes them out of their files; None keeps none.
+        prepared_dir: where exact copies of files are kept; None keeps none.
     """
 
     model: str
+    library: str = ""
     device: str = "CPU"
     cache_bytes: int
     chunk_tokens: int
@@ -64,10 +49,18 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     priority: int = 0
     expires_in_s: float | None = None
     warm: bool = False
+    begins: str = ""
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     id: int
+
+
+class Preparing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Before the model is loaded something has to be made of its file; that takes at most `within_s` seconds."""
+
+    message: str
+    within_s: float
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -99,11 +92,12 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A request is over. `how` is the engine's finish, or why there is none."""
+    """A request is over. `how` is the engine's finish, or why there is none; `end_logprob` that of the end token."""
 
     id: int
     how: Literal["end_token", "length", "aborted", "refused", "lost"]
     message: str = ""
+    end_logprob: float | None = None
 
 
 class EngineLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -125,7 +119,7 @@ class EngineLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 Command = Configure | Submit | Cancel
-Report = Ready | Failed | Output | Ended | EngineLoad
+Report = Preparing | Ready | Failed | Output | Ended | EngineLoad
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _commands: Final = msgspec.msgpack.Decoder(Command)

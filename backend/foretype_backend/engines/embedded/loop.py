@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from foretype_backend.engines.embedded.ipc import Cancel, Ended, EngineLoad, Output, Report, Submit
 from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
@@ -12,8 +13,6 @@ from foretype_backend.engines.embedded.pipeline import Pipeline, Read
 from foretype_backend.engines.embedded.schedule import StepScheduler
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.errors import PipelineError
-
-__all__ = ["WorkerLoop"]
 
 _logger = logging.getLogger(__name__)
 
@@ -26,7 +25,8 @@ class _Live:
     submitted_at: float
     added_at: float | None = None
     spoke: bool = False
-    finish: str | None = None
+    finish: Literal["end_token", "length"] = "length"
+    end_logprob: float | None = None
 
 
 class WorkerLoop:
@@ -158,6 +158,7 @@ class WorkerLoop:
                 )
             )
         live.finish = "end_token" if cut < len(token_ids) else "length"
+        live.end_logprob = logprobs[cut] if cut < len(logprobs) else None
         ending = (Ending.REFUSED if read.ignored else Ending.COMPLETED) if read.done else None
         return Produced(len(token_ids), ending)
 
@@ -165,7 +166,7 @@ class WorkerLoop:
         live = self._live.pop(job_id)
         match ending:
             case Ending.COMPLETED:
-                self._out.append(Ended(id=job_id, how="end_token" if live.finish == "end_token" else "length"))
+                self._out.append(Ended(id=job_id, how=live.finish, end_logprob=live.end_logprob))
             case Ending.REFUSED:
                 message = "the engine ignored the request: it does not fit into its cache; raise cache_bytes"
                 self._out.append(Ended(id=job_id, how="refused", message=message))

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,11 +22,10 @@ sys.modules.setdefault("openvino.tools.ovc", None)  # pyright: ignore[reportArgu
 import openvino as ov
 import openvino_genai as genai
 
+from foretype_backend.engines.embedded.gguf_header import ModelHeader, f16_kv_block_bytes, kv_block_bytes
 from foretype_backend.engines.embedded.ipc import Submit
-from foretype_backend.engines.embedded.pipeline import Read
+from foretype_backend.engines.embedded.pipeline import PipelineConfig, Read
 from foretype_backend.errors import PipelineError
-
-__all__ = ["BLOCK_TOKENS", "GPU_BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig", "first_gpu", "library_versions"]
 
 BLOCK_TOKENS: Final = 32
 """Tokens in a block of the key-value cache, on CPU with the u8 cache that is the default there."""
@@ -31,33 +33,38 @@ GPU_BLOCK_TOKENS: Final = 16
 """The same on a GPU, whose default is f16. From OpenVINO's sources; nobody has tried it here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineConfig:
-    """Sizes of the pipeline; see :class:`foretype_backend.engines.embedded.ipc.Configure`.
+class OpenVinoLibrary:
+    """OpenVINO GenAI as a :class:`~foretype_backend.engines.embedded.pipeline.Library`."""
 
-    Attributes:
-        model: a GGUF file, or a folder that such a file was saved to.
-        save: write what the library makes of the file beside it, as such a folder's contents.
-    """
+    reads_every_type = False
 
-    model: str
-    save: bool = False
-    pool_blocks: int
-    chunk_tokens: int
-    max_sequences: int
-    threads: int
-    device: str = "CPU"
-    prompt_lookup_tokens: int = 0
+    def first_gpu(self) -> str | None:
+        return next((str(name) for name in ov.Core().available_devices if str(name).startswith("GPU")), None)
 
+    def block_tokens(self, device: str) -> int:
+        return BLOCK_TOKENS if device == "CPU" else GPU_BLOCK_TOKENS
 
-def first_gpu() -> str | None:
-    """OpenVINO's name of the first GPU of this machine that it computes with; None where it names none."""
-    return next((str(name) for name in ov.Core().available_devices if str(name).startswith("GPU")), None)
+    def block_bytes(self, header: ModelHeader, device: str) -> int:
+        return (kv_block_bytes if device == "CPU" else f16_kv_block_bytes)(header, self.block_tokens(device))
+
+    def open(self, config: PipelineConfig) -> OpenVinoPipeline:
+        return OpenVinoPipeline(config)
 
 
-def library_versions() -> str:
-    """Who makes pipelines here: what one version has saved is not for another."""
-    return f"{ov.get_version()} {genai.get_version()}"
+@contextmanager
+def _writable(model: Path) -> Generator[Path]:
+    """The file, or a copy for as long as it is loaded: the library opens it for writing, though it writes nothing. Raises PipelineError."""
+    if os.access(model, os.W_OK):
+        yield model
+        return
+    with tempfile.TemporaryDirectory(prefix="foretype-engine-") as folder:
+        try:
+            copy = shutil.copyfile(model, Path(folder) / model.name)
+        except OSError as error:
+            raise PipelineError(
+                f"it is read-only, and no room for a copy in {tempfile.gettempdir()}: {error.strerror}"
+            ) from error
+        yield copy
 
 
 class OpenVinoPipeline:
@@ -76,13 +83,11 @@ class OpenVinoPipeline:
             properties["INFERENCE_NUM_THREADS"] = config.threads
             # a pinned thread waits for its core while another is free: 33 tokens took 509 ms instead of 308 on a busy machine
             properties["ENABLE_CPU_PINNING"] = False
-        if config.save:
-            properties["enable_save_ov_model"] = True
         if config.prompt_lookup_tokens:
             properties["prompt_lookup"] = True
         self._lookup_tokens = config.prompt_lookup_tokens
-        with _native_errors():
-            self._pipeline: Any = genai.ContinuousBatchingPipeline(config.model, scheduler, config.device, properties)
+        with _native_errors(), _writable(Path(config.model)) as model:
+            self._pipeline: Any = genai.ContinuousBatchingPipeline(str(model), scheduler, config.device, properties)
         self._handles: dict[int, Any] = {}
         self._dropped: list[Any] = []
         self._ticket = 0
@@ -97,12 +102,14 @@ class OpenVinoPipeline:
             config.stop_token_ids = set(request.end_token_ids)
         else:
             config.ignore_eos = True
-            config.set_eos_token_id(0)  # a saved folder names none, and its -1 is refused
+            config.set_eos_token_id(0)  # a file may name none, and its -1 is refused
         self._ticket += 1
         if request.temperature > 0:
             config.do_sample = True
             config.temperature = request.temperature
             config.rng_seed = self._ticket
+        if request.begins:
+            config.structured_output_config = _beginning(request.begins)
         if self._lookup_tokens:
             config.num_assistant_tokens = self._lookup_tokens
             config.max_ngram_size = 3
@@ -132,6 +139,13 @@ class OpenVinoPipeline:
     def cache_bytes(self) -> int:
         """Bytes of the whole key-value cache once it is allocated; 0 before the first step."""
         return int(self._pipeline.get_metrics().kv_cache_size_in_bytes)
+
+
+def _beginning(text: str) -> Any:
+    """Any text that begins with `text`; with a line break where `text` holds one."""
+    parts = genai.StructuredOutputConfig
+    first = parts.Regex(r"\r?\n") if "\n" in text else parts.ConstString(text)
+    return parts(structural_tags_config=parts.Concat([first, parts.AnyText()]))
 
 
 @contextmanager

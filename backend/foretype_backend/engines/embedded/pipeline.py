@@ -1,12 +1,30 @@
-"""What the embedded engine's process needs of a pipeline; the real one is :mod:`.openvino_pipeline`."""
+"""What the embedded engine's process needs of the library that computes: :mod:`.openvino_pipeline`, or :mod:`.llama_pipeline`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from foretype_backend.engines.embedded.gguf_header import ModelHeader
 from foretype_backend.engines.embedded.ipc import Submit
 
-__all__ = ["Pipeline", "Read"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """Sizes of the pipeline; see :class:`foretype_backend.engines.embedded.ipc.Configure`.
+
+    Attributes:
+        model: a GGUF file.
+        pool_blocks: of the key-value cache.
+    """
+
+    model: str
+    pool_blocks: int
+    chunk_tokens: int
+    max_sequences: int
+    threads: int
+    device: str = "CPU"
+    prompt_lookup_tokens: int = 0
 
 
 class Read(NamedTuple):
@@ -35,4 +53,27 @@ class Pipeline(Protocol):
 
     def step(self) -> tuple[dict[int, Read], int]:
         """Compute one step; what there is to read, and the tokens that were computed for dropped requests."""
+        ...
+
+
+class Library(Protocol):
+    """What makes pipelines."""
+
+    @property
+    def reads_every_type(self) -> bool:
+        """Whether weights of every type that a header may have are what the file says; else a copy is made of some."""
+        ...
+
+    def first_gpu(self) -> str | None:
+        """Its name of the first GPU of this machine that it computes with; None where there is none."""
+        ...
+
+    def block_tokens(self, device: str) -> int:
+        """Tokens in a block of the key-value cache."""
+        ...
+
+    def block_bytes(self, header: ModelHeader, device: str) -> int: ...
+
+    def open(self, config: PipelineConfig) -> Pipeline:
+        """Raises PipelineError."""
         ...

@@ -15,14 +15,13 @@ from foretype_backend.engines.embedded.ipc import (
     Configure,
     Failed,
     FrameDecoder,
+    Preparing,
     Ready,
     Report,
     decode_report,
     encode,
 )
 from foretype_backend.errors import EngineStartError
-
-__all__ = ["EngineProcess"]
 
 _logger = logging.getLogger("foretype.engine")
 _WORKER = "foretype_backend.engines.embedded.worker"
@@ -39,8 +38,8 @@ class EngineProcess:
         self._configured = False
 
     @classmethod
-    async def begin(cls) -> EngineProcess:
-        """Start the process, which imports its libraries while nobody has told it a model yet: a quarter of a second."""
+    async def begin(cls, library: str = "") -> EngineProcess:
+        """Start the process, which imports its library while nobody has told it a model yet: a quarter of a second."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # `-m` would import from the working directory first, which may be a repository and hold anything
@@ -48,6 +47,7 @@ class EngineProcess:
             "utf8",
             "-m",
             _WORKER,
+            *([library] if library else []),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -57,7 +57,7 @@ class EngineProcess:
     @classmethod
     async def open(cls, config: EmbeddedConfig, begun: EngineProcess | None = None) -> tuple[EngineProcess, Ready]:
         """Start the process, or go on with one that was begun, and wait until its model is loaded. Raises EngineStartError."""
-        self = begun or await cls.begin()
+        self = begun or await cls.begin(config.library)
         try:
             return self, await self._handshake(config)
         except BaseException:
@@ -69,6 +69,7 @@ class EngineProcess:
         self.send(
             Configure(
                 model=str(config.model.absolute()),
+                library=config.library,
                 device=config.device,
                 cache_bytes=config.cache_bytes,
                 chunk_tokens=config.chunk_tokens,
@@ -81,21 +82,28 @@ class EngineProcess:
                 prepared_dir=None if config.prepared_dir is None else str(config.prepared_dir.absolute()),
             )
         )
-        try:
-            async with asyncio.timeout(config.start_timeout_s):
-                reports = await self.reports()
-        except TimeoutError:
-            message = f"{config.model}: not loaded within {config.start_timeout_s:g} s; raise start_timeout_s"
-            raise EngineStartError(message) from None
-        if not reports:
-            raise EngineStartError(f"{config.model}: {await self.reason()}")
-        match reports[0]:
-            case Ready() as ready:
-                return ready
-            case Failed(message=message):
-                raise EngineStartError(message)
-            case other:
-                raise EngineStartError(f"unexpected first report {type(other).__name__}")
+        waits_s = config.start_timeout_s
+        while True:
+            try:
+                async with asyncio.timeout(waits_s):
+                    reports = await self.reports()
+            except TimeoutError:
+                raise EngineStartError(
+                    f"{config.model}: not loaded within {waits_s:g} s; raise start_timeout_s"
+                ) from None
+            if not reports:
+                raise EngineStartError(f"{config.model}: {await self.reason()}")
+            for report in reports:
+                match report:
+                    case Ready() as ready:
+                        return ready
+                    case Failed(message=message):
+                        raise EngineStartError(message)
+                    case Preparing(message=message, within_s=within_s):
+                        _logger.info("%s", message)
+                        waits_s = config.start_timeout_s + within_s
+                    case other:
+                        raise EngineStartError(f"unexpected first report {type(other).__name__}")
 
     @property
     def pid(self) -> int:
@@ -129,12 +137,7 @@ class EngineProcess:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
             hint = " (out of memory? use a smaller model, or less cache_bytes)" if name == "SIGKILL" else ""
             return f"the engine process was ended by {name}{hint}{last}"
-        hint = (
-            "; pip install 'foretype[embedded]'"
-            if any("ModuleNotFoundError" in line for line in self._last_lines)
-            else ""
-        )
-        return f"the engine process ended with code {code}{hint}{last}"
+        return f"the engine process ended with code {code}{last}"
 
     async def close(self) -> None:
         """End the process: the end of its input first, then a kill; one that has no model yet at once. Safe to call twice."""

@@ -1,4 +1,4 @@
-"""The embedded engine's process: ``python -m foretype_backend.engines.embedded.worker``.
+"""The embedded engine's process: ``python -m foretype_backend.engines.embedded.worker [LIBRARY]``.
 
 Commands come on standard input, reports go to what was standard output; whatever the engine's libraries print goes to
 standard error. A small thread reads the commands, so that a cancel is seen between any two steps. The end of standard
@@ -7,6 +7,7 @@ input, which is also the death of the gateway, ends the process at once.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -17,15 +18,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+import msgspec
+from foretype_models.errors import GgufError
+from foretype_models.exact_weights import EXACT, exact_copy, plan_weights
 from foretype_wire.garbage_collection import spare_start_and_end
 
-from foretype_backend.engines.embedded.gguf_header import ModelHeader, gpu_kv_block_bytes, kv_block_bytes, read_header
+from foretype_backend.engines.embedded.gguf_header import ModelHeader, read_header
 from foretype_backend.engines.embedded.ipc import (
     Cancel,
     Configure,
     Failed,
     FrameDecoder,
+    Preparing,
     Ready,
     Report,
     Submit,
@@ -33,22 +39,16 @@ from foretype_backend.engines.embedded.ipc import (
     encode,
 )
 from foretype_backend.engines.embedded.jobs import StepLimits
+from foretype_backend.engines.embedded.libraries import library_here, load_library
 from foretype_backend.engines.embedded.loop import WorkerLoop
-from foretype_backend.engines.embedded.openvino_pipeline import (
-    BLOCK_TOKENS,
-    GPU_BLOCK_TOKENS,
-    OpenVinoPipeline,
-    PipelineConfig,
-    first_gpu,
-    library_versions,
-)
-from foretype_backend.engines.embedded.prepared_models import PreparedModels
+from foretype_backend.engines.embedded.pipeline import Library, Pipeline, PipelineConfig
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
-from foretype_backend.errors import ModelFileError, PipelineError
-
-__all__ = ["main"]
+from foretype_backend.errors import LibraryError, ModelFileError, PipelineError
 
 _logger = logging.getLogger("foretype.engine")
+
+_PATIENCE: Final = 10.0
+"""How many times as long as on one slow core the conversion of a model may take: other work may run."""
 
 Commands = queue.SimpleQueue[Configure | Submit | Cancel]
 
@@ -66,6 +66,8 @@ def main() -> None:
     os.dup2(2, 1)
     commands: Commands = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), name="commands", daemon=True).start()
+    with contextlib.suppress(LibraryError):  # told below, when it is known which is wanted
+        load_library(_named() or library_here())  # imported while nobody has told a model yet
     configure = commands.get()
     if not isinstance(configure, Configure):
         raise TypeError(f"the first command must be Configure, not {type(configure).__name__}")
@@ -77,9 +79,12 @@ def main() -> None:
 
     _be_nice(configure.nice)
     try:
+        library = load_library(configure.library or library_here())()
         header = read_header(Path(configure.model))
-        loop, ready = _load(configure, header, send)
-    except ModelFileError as error:
+        if not library.reads_every_type:
+            configure, header = _exact(configure, header, send)
+        loop, ready = _load(library, configure, header, send)
+    except (LibraryError, ModelFileError) as error:
         send([Failed(message=str(error))])
         raise SystemExit(2) from None
     except PipelineError as error:
@@ -89,6 +94,31 @@ def main() -> None:
         raise SystemExit(3) from None
     send([ready])
     _serve(loop, commands)
+
+
+def _named() -> str:
+    """The library that the command line names, if it names one."""
+    return sys.argv[1] if len(sys.argv) > 1 else ""
+
+
+def _exact(
+    configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]
+) -> tuple[Configure, ModelHeader]:
+    """With a file whose weights the library reads as they are: a copy, where it would make others of them. Raises ModelFileError."""
+    model = Path(configure.model)
+    try:
+        plan = plan_weights(model)
+        if not plan.types:
+            return configure, header
+        told = f"{model}: {plan}"
+        if configure.prepared_dir is None:
+            raise ModelFileError(f"{told}; name prepared_dir, or take a file quantised as Q8_0")
+        send([Preparing(message=told, within_s=_PATIENCE * plan.seconds)])
+        exact = exact_copy(model, Path(configure.prepared_dir) / EXACT)
+    except GgufError as error:
+        raise ModelFileError(str(error)) from error
+    note = f"{', '.join(plan.types)} is served from its copy in Q8_0"
+    return msgspec.structs.replace(configure, model=str(exact)), replace(header, notes=(*header.notes, note))
 
 
 def _serve(loop: WorkerLoop, commands: Commands) -> None:
@@ -123,24 +153,25 @@ def _read_commands(commands: Commands) -> None:
         os._exit(0)  # the gateway is gone; nothing of ours is worth saving, and a step may be running
 
 
-def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]) -> tuple[WorkerLoop, Ready]:
+def _load(
+    library: Library, configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]
+) -> tuple[WorkerLoop, Ready]:
     """On the device that is asked for; on the CPU where that cannot open the model."""
-    device = first_gpu() or "CPU" if configure.device == "AUTO" else configure.device
+    device = library.first_gpu() or "CPU" if configure.device == "AUTO" else configure.device
     try:
-        return _load_on(device, configure, header, send)
+        return _load_on(library, device, configure, header, send)
     except PipelineError as error:
         if device == "CPU":
             raise
         note = f"{device} cannot run this model ({error}); the CPU does"
         _logger.warning("%s", note)
-    return _load_on("CPU", configure, replace(header, notes=(*header.notes, note)), send)
+    return _load_on(library, "CPU", configure, replace(header, notes=(*header.notes, note)), send)
 
 
 def _load_on(
-    device: str, configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]
+    library: Library, device: str, configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]
 ) -> tuple[WorkerLoop, Ready]:
-    block_tokens = BLOCK_TOKENS if device == "CPU" else GPU_BLOCK_TOKENS
-    block_bytes = (kv_block_bytes if device == "CPU" else gpu_kv_block_bytes)(header, block_tokens)
+    block_tokens, block_bytes = library.block_tokens(device), library.block_bytes(header, device)
     pool_blocks = configure.cache_bytes // block_bytes
     if pool_blocks < 8:
         raise ModelFileError(
@@ -157,16 +188,8 @@ def _load_on(
         prompt_lookup_tokens=configure.prompt_lookup_tokens,
     )
 
-    prepared = None
-    if configure.prepared_dir is not None:
-        prepared = PreparedModels(Path(configure.prepared_dir), library_versions())
-
-    def pipeline_of(model: Path, save: bool) -> OpenVinoPipeline:
-        return OpenVinoPipeline(replace(pipeline_config, model=str(model), save=save))
-
-    def open_pipeline() -> OpenVinoPipeline:
-        model = Path(configure.model)
-        pipeline = pipeline_of(model, False) if prepared is None else prepared.open(model, pipeline_of)
+    def open_pipeline() -> Pipeline:
+        pipeline = library.open(pipeline_config)
         _run_in(pipeline, header, configure.chunk_tokens)
         return pipeline
 
@@ -192,7 +215,7 @@ def _load_on(
     return loop, ready
 
 
-def _run_in(pipeline: OpenVinoPipeline, header: ModelHeader, chunk_tokens: int) -> None:
+def _run_in(pipeline: Pipeline, header: ModelHeader, chunk_tokens: int) -> None:
     """Compute something, so that the first request does not pay for kernels being chosen."""
     length = min(chunk_tokens + 16, header.context_limit_tokens - 4)
     ids = [token % header.vocabulary_tokens for token in range(length)]
@@ -209,12 +232,12 @@ def _half_the_cores() -> int:
     The editor, its servers and the gateway run on the same machine, and a thread that waits for its core stops all others: on
     two busy cores one thread was faster than two (cold prompt of 2,000 tokens 320 ms against 396, warm 10 ms for both).
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, cores // 2)
 
 
 def _be_nice(nice: int) -> None:
-    if nice and hasattr(os, "nice"):
+    if nice and sys.platform != "win32":
         os.nice(nice)
 
 

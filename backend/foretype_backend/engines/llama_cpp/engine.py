@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Final, cast
 
+from foretype_context.text.pasted import shell_line
+
 from foretype_backend.engines.llama_cpp.parts import AnswerParts
 from foretype_backend.engines.llama_cpp.slots import Slots
 from foretype_backend.engines.openai.engine import OpenAIEngine
@@ -22,8 +24,6 @@ from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import Capabilities, GenerationRequest, Origin
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
-
-__all__ = ["LlamaCppEngine"]
 
 _IDLE_S: Final = 120.0
 """A server that went to sleep loads its model again with the next key."""
@@ -108,7 +108,7 @@ class LlamaCppEngine(OpenAIEngine):
         if now != self._file:
             raise EngineUnavailableError(
                 f"{self._config.url}: serves {PurePath(now).name} now, not {PurePath(self._file).name}; start that again, or "
-                f"`foretype use {self._config.url}`",
+                f"`{shell_line('foretype', 'use', self._config.url)}`",
                 fault=Fault.REPLACED,
             )
 

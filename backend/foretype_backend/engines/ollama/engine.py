@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
+from foretype_context.text.pasted import shell_line
+
 from foretype_backend.engines.ollama.lines import AnswerLines
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, Reader, ServerFeatures, status_error
@@ -16,8 +18,6 @@ from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.engines.port import Capabilities, GenerationRequest, Origin
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
-
-__all__ = ["OllamaEngine"]
 
 KEEP_ALIVE: Final = "30m"
 _IDLE_S: Final = 120.0
@@ -72,7 +72,7 @@ class OllamaEngine(OpenAIEngine):
         named = self._model
         if named and named not in names and f"{named}:latest" in names:
             named = f"{named}:latest"
-        get = f"; get it with `ollama pull {named or 'qwen2.5-coder:1.5b-base'}`"
+        get = f"; get it with `{shell_line('ollama', 'pull', named or 'qwen2.5-coder:1.5b-base')}`"
         if named and named not in names:
             raise self._absent(named, names)
         self._model = pick_model(names, named, self._config.url, get=get, only=True)
@@ -83,7 +83,7 @@ class OllamaEngine(OpenAIEngine):
     def _absent(self, name: str, names: Sequence[str] = ()) -> EngineUnavailableError:
         has = f" (it has {', '.join(names[:8])})" if names else ""
         return EngineUnavailableError(
-            f"{self._config.url}: Ollama has no model {name!r}{has}; get it with `ollama pull {name}`",
+            f"{self._config.url}: Ollama has no model {name!r}{has}; get it with `{shell_line('ollama', 'pull', name)}`",
             fault=Fault.ERROR,
         )
 

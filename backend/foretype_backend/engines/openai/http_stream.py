@@ -14,8 +14,7 @@ from typing import Final, cast
 
 import httptools
 import httpx
-
-__all__ = ["HttpStreams", "StreamedResponse"]
+from foretype_context.authorities import trusted
 
 _HEAD_MAX_BYTES: Final = 64 * 1024
 _TEXT_MAX_BYTES: Final = 64 * 1024
@@ -82,7 +81,7 @@ class HttpStreams:
     async def connect(self) -> StreamedResponse:
         """A new connection. Raises httpx.ConnectTimeout, httpx.ConnectError."""
         if self._tls and self._context is None:
-            self._context = httpx.create_ssl_context(trust_env=False)
+            self._context = trusted()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, answer = await asyncio.get_running_loop().create_connection(
@@ -147,6 +146,11 @@ class StreamedResponse(asyncio.Protocol):
         return f"<StreamedResponse {self.status} whole={self._whole}>"
 
     # The reader's side
+
+    @property
+    def began(self) -> bool:
+        """Whether something of the answer is here."""
+        return bool(self.status or self._head_bytes)
 
     async def ask(self, request: bytes) -> None:
         """Send, and wait for the head. Raises httpx.TransportError: the connection broke, or is silent."""

@@ -11,11 +11,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from foretype_context.text.pasted import shell_line
 from foretype_wire.tasks import end_tasks
 
 from foretype_backend.errors import EngineUnavailableError, Fault
-
-__all__ = ["SameModel"]
 
 _EVERY_S: Final = 5.0
 """How old what is known may be; a look costs one small request, beside the one that is asked."""
@@ -62,7 +61,7 @@ class SameModel:
             self._looking.add_done_callback(self._looked)
         if self._other:
             raise EngineUnavailableError(
-                f"{self._url}: serves {self._other} now, not {model}; start that again, or `foretype use {self._url}`",
+                f"{self._url}: serves {self._other} now, not {model}; start that again, or `{shell_line('foretype', 'use', self._url)}`",
                 fault=Fault.REPLACED,
             )
 

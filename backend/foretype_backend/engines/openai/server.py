@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 import httpx
+from foretype_context.authorities import trusted
 
 from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures, error_of, status_error
 from foretype_backend.engines.openai.http_stream import HttpStreams
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
-
-__all__ = ["HttpServer"]
 
 
 class HttpServer:
@@ -41,7 +40,7 @@ class HttpServer:
         timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
         # Whose certificates are trusted is read from a file, which takes longer than all else that is opened here.
-        tls = config.url.startswith("https://")
+        tls = trusted() if config.url.startswith("https://") else False
         self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False, verify=tls)
         self._streams = HttpStreams(
             self._client.build_request("POST", config.endpoint(self.path)),

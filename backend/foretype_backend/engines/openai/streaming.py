@@ -21,8 +21,6 @@ from foretype_backend.engines.openai.shared_server import SharedServer
 from foretype_backend.engines.port import Chunk, EngineFinish, EngineStatistics, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
-__all__ = ["Stream", "StreamingServer"]
-
 
 @dataclass(slots=True, eq=False)
 class Stream:
@@ -34,7 +32,7 @@ class Stream:
         answer: of the server, once it was asked.
         over: nobody wants it any more; what still comes is only counted.
         ended: done when nothing more of the answer will be read, for who waits for that.
-        events, tokens, finish, usage: what was read of it.
+        events, tokens, finish, end_logprob, usage: what was read of it.
         begun: text of it was given on.
         cut: enough was read, and the server goes on.
     """
@@ -50,6 +48,7 @@ class Stream:
     ended: asyncio.Future[None] | None = None
     tokens: int = 0
     finish: EngineFinish | None = None
+    end_logprob: float | None = None
     usage: Event | None = None
     begun: bool = False
     cut: bool = False
@@ -151,8 +150,17 @@ class StreamingServer(SharedServer, ABC):
         """Send it, on a connection that is free or on a new one; returns with the head of the answer."""
         streams = self._asked()
         request = streams.request(msgspec.json.encode(stream.body), stream.headers)
-        stream.answer = streams.kept() or await self._connect(stream, streams)
-        await stream.answer.ask(request)
+        kept = streams.kept()
+        stream.answer = kept or await self._connect(stream, streams)
+        try:
+            await stream.answer.ask(request)
+        except httpx.RemoteProtocolError:
+            # A server may close a connection that is kept whenever it likes: llama.cpp's does behind every streamed answer.
+            if kept is None or kept.began or stream.over:
+                raise
+            stream.answer = None
+            stream.answer = await self._connect(stream, streams)
+            await stream.answer.ask(request)
         if stream.answer.status >= 400:
             raise self._refused(self._url, stream.answer.status, await stream.answer.text())
 
@@ -233,7 +241,8 @@ class StreamingServer(SharedServer, ABC):
 
     def _last(self, stream: Stream, cached_tokens: int | None = None) -> Chunk:
         finish = EngineFinish.ABORTED if stream.over else stream.finish or EngineFinish.END_TOKEN
-        return self._end(finish, cached_tokens)
+        end = self._end(finish, cached_tokens)
+        return end if stream.end_logprob is None else msgspec.structs.replace(end, end_logprob=stream.end_logprob)
 
     def _piece(self, stream: Stream, event: Event) -> Chunk | None:
         """What an event says of the output; None where it says nothing."""
@@ -241,6 +250,7 @@ class StreamingServer(SharedServer, ABC):
             ids, logprobs = event.token_ids, event.logprobs
             for at, token_id in enumerate(ids):
                 if token_id in stream.end_token_ids:  # vLLM delivers the id that ended it
+                    stream.end_logprob = logprobs[at] if at < len(logprobs) else None
                     ids, logprobs = ids[:at], logprobs[:at]
                     break
             return Chunk(token_ids=ids, logprobs=logprobs) if ids else None
