@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
+from weakref import WeakSet
 
 from alembic import command
 from alembic.config import Config
@@ -27,21 +28,6 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from foretype_backend.errors import StoreError
-
-__all__ = [
-    "Schema",
-    "as_store_error",
-    "explain",
-    "file_of",
-    "is_there",
-    "look",
-    "migrate",
-    "open_database",
-    "open_later",
-    "open_to_read",
-    "place_of",
-    "url_of",
-]
 
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
@@ -110,7 +96,7 @@ async def open_database(
     """
     url = url_of(given, schema.field)
     place = place_of(url)
-    async with as_store_error(place):
+    async with as_store_error(place, schema.field):
         patient = url if connect_s is None else url.update_query_dict({"connect_timeout": str(connect_s)})
         await in_own_thread(lambda: _bring_up(patient, schema, place, upgrade))
     return _engine(url)
@@ -130,7 +116,7 @@ async def open_to_read(given: str, schema: Schema) -> AsyncEngine:
     url = url_of(given, schema.field)
     place, engine = place_of(url), _engine(url)
     try:
-        async with as_store_error(place), engine.connect() as connection:
+        async with as_store_error(place, schema.field), engine.connect() as connection:
             plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
             await plain.run_sync(migrate, schema, place, False)
     except BaseException:
@@ -153,12 +139,12 @@ def _bring_up(url: URL, schema: Schema, place: str, upgrade: bool) -> None:
 
 
 @asynccontextmanager
-async def as_store_error(place: str) -> AsyncGenerator[None]:
-    """Whatever a driver raises inside becomes a StoreError."""
+async def as_store_error(place: str, field: str) -> AsyncGenerator[None]:
+    """Whatever a driver raises inside becomes a StoreError; `field` is the configuration's of that store."""
     try:
         yield
     except (SQLAlchemyError, *_driver_errors(), OSError) as error:
-        raise explain(error, place) from error
+        raise explain(error, place, field) from error
 
 
 def _driver_errors() -> tuple[type[Exception], ...]:
@@ -204,7 +190,7 @@ async def look(given: str, schema: Schema) -> None:
         url = url.set(database=f"file:{quote(str(file))}", query={"mode": "ro", "uri": "true"})
     engine = _engine(url)
     try:
-        async with as_store_error(place), engine.connect() as connection:
+        async with as_store_error(place, schema.field), engine.connect() as connection:
             plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
             await plain.run_sync(_look, schema, place)
     finally:
@@ -253,15 +239,16 @@ def _make_file(path: Path) -> None:
 
 
 class _SqliteConnection(sqlite3.Connection):
-    """Set up when it is made, and ends its transaction before it closes.
+    """Set up when it is made, and closes its cursors before itself.
 
     Set up where nobody can be cancelled between: a pool forgets a connection whose first statements were. A statement that was
-    cancelled later stays open, and SQLite keeps the transaction of a connection that was closed before its statements: nobody could
-    write until the garbage collector came by.
+    cancelled later stays open, and its cursor stays with whatever keeps the cancellation's stack. SQLite keeps the transaction and the
+    files of a connection that was closed before its statements: nobody could write until the garbage collector came by.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._cursors = WeakSet[sqlite3.Cursor]()
         # The driver's own transactions leave out DDL; ours are begun below, so that a migration is all or nothing.
         self.isolation_level = None
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
@@ -272,8 +259,14 @@ class _SqliteConnection(sqlite3.Connection):
                     super().close()
                     raise
 
+    def cursor(self, *args: Any, **kwargs: Any) -> sqlite3.Cursor:
+        made = super().cursor(*args, **kwargs)
+        self._cursors.add(made)
+        return made
+
     def close(self) -> None:
-        self.rollback()
+        for cursor in list(self._cursors):
+            cursor.close()
         super().close()
 
 
@@ -324,16 +317,17 @@ def _halfway(place: str, what: str) -> str:
     return f"{place} was migrated halfway: {what}; restore it from a backup, or move it away for a new one"
 
 
-def explain(error: BaseException, place: str) -> StoreError:
+def explain(error: BaseException, place: str, field: str) -> StoreError:
     """Turn what a driver raised into what an operator can act on. Values of a statement never reach the message."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     text = str(cause).split("\n", 1)[0].strip() or type(cause).__name__
     lower = text.lower()
     if "readonly" in lower or "read-only" in lower or "permission denied" in lower:
-        return StoreError(f"{place} is read-only ({text}); make it writable, or start with --no-telemetry")
+        without = ", or start with --no-telemetry" if field.startswith("telemetry.") else ""
+        return StoreError(f"{place} is read-only ({text}); make it writable{without}")
     if "disk is full" in lower or "no space left" in lower or "disk full" in lower:
         return StoreError(
-            f"{place} is full ({text}); make room: nothing is acknowledged, and clients keep their events"
+            f"{place} is full ({text}); make room: what is not stored is kept where it is, and sent again"
         )
     if "unable to open" in lower or "not a database" in lower or "malformed" in lower:
         return StoreError(f"{place} cannot be opened ({text}); check the path, or move the file away for a new one")
@@ -342,8 +336,12 @@ def explain(error: BaseException, place: str) -> StoreError:
             f"{place} was migrated halfway ({text}); restore it from a backup, or move it away for a new one"
         )
     if "locked" in lower:
-        return StoreError(f"{place} is locked by another process ({text}); end it, or give another --telemetry-url")
-    if "connect" in lower or "refused" in lower or "password" in lower or "does not exist" in lower:
-        return StoreError(f"{place} cannot be reached ({text}); check telemetry.url and the server")
+        return StoreError(f"{place} is locked by another process ({text}); end it, or give another {field}")
+    if "password" in lower:
+        return StoreError(
+            f"{place} lets nobody in so ({text}); give its password in the environment variable PGPASSWORD, and the user in {field}"
+        )
+    if "connect" in lower or "refused" in lower or "does not exist" in lower:
+        return StoreError(f"{place} cannot be reached ({text}); check {field} and the server")
     kind = type(error).__name__ if isinstance(error, SQLAlchemyError) else type(cause).__name__
     return StoreError(f"{place}: {kind}: {text}")

@@ -12,7 +12,7 @@
         * `PromptRefusedError`: by every engine; `serving` answers `invalid_request`
         * `UnknownEngineError` (ValueError): by the table of engines; told by commands
         * `ModelFileError` (ValueError): by the readers of GGUF; told by the start
-        * `EngineStartError`, `PipelineError`: by the embedded engine's process, caught on both sides of its pipe
+        * `EngineStartError`, `LibraryError`, `PipelineError`: by the embedded engine's process, caught on both sides of its pipe
         * `NoReplicaError`: by the router; the pool turns it into `EngineUnavailableError`
         * `DirectoryError`: by the reader of a fleet's directory; the pool goes on with what it knew, and shows it
     * `PrefixError`
@@ -56,6 +56,7 @@ __all__ = [
     "ExperimentInputError",
     "Fault",
     "FleetError",
+    "LibraryError",
     "ModelFileError",
     "NoReplicaError",
     "PipelineError",
@@ -165,6 +166,10 @@ class ModelFileError(EngineError, ValueError):
 
 class EngineStartError(EngineError):
     """The process did not come up; the message names the file and the remedy."""
+
+
+class LibraryError(EngineError):
+    """The library that computes in the embedded engine's process is not installed, or is another version than the one it fits."""
 
 
 class PipelineError(EngineError):

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Budget", "BudgetStatistics", "Budgets", "Denied", "Reservation"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -31,10 +29,15 @@ class Budget:
 
 
 class Denied(NamedTuple):
-    """Which budget is empty, and when it holds enough: never, where the request is larger than the burst."""
+    """Which budget is empty, and when it holds enough: never, where the request is larger than the burst.
+
+    Attributes:
+        wants: every budget that has too little for it, and the tokens that it wants of that.
+    """
 
     name: str
     retry_after_s: float
+    wants: tuple[tuple[str, int], ...] = ()
 
 
 class Reservation(NamedTuple):
@@ -64,6 +67,7 @@ class _Bucket:
     denied: int = 0
     leased: bool = False
     wanted: float = 0.0
+    waited_for: float = 0.0
 
     def fill(self, now: float) -> None:
         if self.leased:
@@ -138,6 +142,7 @@ class Budgets:
         found = [(name, bucket) for name in former.names if (bucket := self._buckets.get(name)) is not None]
         more = tokens - former.tokens
         worst: Denied | None = None
+        wants: list[tuple[str, int]] = []
         for name, bucket in found:
             bucket.fill(now)
             missing = more - bucket.level
@@ -146,10 +151,11 @@ class Budgets:
                 bucket.wanted = max(bucket.wanted, tokens)
                 fits = tokens <= bucket.budget.burst_tokens
                 wait_s = missing / bucket.budget.tokens_per_s if fits else float("inf")
+                wants.append((name, more))
                 if worst is None or wait_s > worst.retry_after_s:
                     worst = Denied(name, wait_s)
         if worst is not None:
-            return worst
+            return worst._replace(wants=tuple(wants))
         for _, bucket in found:
             bucket.level -= more
             bucket.reserved += more
@@ -189,15 +195,32 @@ class Budgets:
     def needs(self, slice_s: float) -> dict[str, tuple[Budget, float]]:
         """What each leased budget lacks of `slice_s` seconds' worth; negative where it has more.
 
-        A request that was denied since and is larger than that counts instead: else it would never be served.
+        A request that was denied since and is larger than that counts instead: else it would never be served. So does
+        all that requests wait for together (:meth:`want`).
         """
         found: dict[str, tuple[Budget, float]] = {}
         for name, bucket in self._buckets.items():
             if bucket.leased:
                 target = min(bucket.budget.burst_tokens, max(bucket.budget.tokens_per_s * slice_s, bucket.wanted))
-                found[name] = (bucket.budget, target - bucket.level - bucket.reserved)
-                bucket.wanted = 0.0
+                here = bucket.level + bucket.reserved
+                lacks = target - here
+                if bucket.waited_for:
+                    lacks = max(lacks, min(bucket.waited_for - bucket.level, bucket.budget.burst_tokens - here))
+                found[name] = (bucket.budget, lacks)
+                bucket.wanted = bucket.waited_for = 0.0
         return found
+
+    def may_be_granted(self, name: str, tokens: int) -> bool:
+        """Whether a leased budget has room for so much beside what is reserved of it."""
+        bucket = self._buckets.get(name)
+        return bucket is not None and bucket.leased and tokens + bucket.reserved <= bucket.budget.burst_tokens
+
+    def want(self, wants: Iterable[tuple[str, int]]) -> None:
+        """A request waits for so many tokens of leased budgets."""
+        for name, tokens in wants:
+            bucket = self._buckets.get(name)
+            if bucket is not None and bucket.leased:
+                bucket.waited_for += tokens
 
     def grant(self, name: str, tokens: float) -> None:
         """More (or, where negative, less) of a leased budget. An unknown name changes nothing."""

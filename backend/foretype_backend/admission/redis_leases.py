@@ -1,21 +1,21 @@
-"""The shell of `leases`: a ledger in Redis, asked in the background. A request never waits for it."""
+"""The shell of `leases`: a ledger in Redis, asked in the background. A request waits for it only where it would be refused else."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from foretype_wire.tasks import end_tasks
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from foretype_backend.admission.leases import LeaseRequest, Leases
-
-__all__ = ["RedisLeases", "check_url"]
+from foretype_backend.admission.limits import Denied
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -35,20 +35,17 @@ level = math.max(-burst, math.min(burst, level))
 local grant = want
 if want > 0 then grant = math.max(0, math.min(want, level)) end
 level = math.min(burst, level - grant)
-redis.call('HSET', KEYS[1], 'level', tostring(level), 'at', tostring(now))
+redis.call('HSET', KEYS[1], 'level', level, 'at', now)
 redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(60, 2 * burst / rate) * 1000))
 return tostring(grant)
 """
 """A bucket on the server's own clock: gateways whose clocks differ share it all the same.
 
+Numbers are given to a command as they are: it writes 17 digits, `tostring` 14, which ends a time at a tenth of a millisecond.
+
 What is owed is taken off what filled meanwhile, before the bucket is cut to its burst, and a debt is no deeper than one burst: a
 server that lost its memory must not lock anybody out.
 """
-
-
-def check_url(url: str) -> None:
-    """Raises ValueError for what is no URL of a Redis; nothing is connected."""
-    ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType]
 
 
 class RedisLeases:
@@ -73,6 +70,8 @@ class RedisLeases:
         )
         self._task: asyncio.Task[None] | None = None
         self._failing = False
+        self._waited_for = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -81,8 +80,27 @@ class RedisLeases:
         """Seconds since the ledger answered; zero while it does, and while nothing is asked of it."""
         return self.leases.statistics(self._clock()).away_s if self._failing else 0.0
 
+    def may_have(self, denied: Denied) -> bool:
+        return self.leases.may_have(denied)
+
+    async def more(self, denied: Denied) -> bool:
+        """Ask at once for what a request lacks; returns when there was an answer, or none in time.
+
+        Returns:
+            whether it was asked: not where it is known to have no more.
+        """
+        if self._task is None or self._task.done() or not self.leases.may_have(denied):
+            return False
+        self.leases.want(denied)
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answered)
+        self._waited_for.set()
+        await answered
+        return True
+
     async def close(self) -> None:
         await end_tasks(self._task)
+        _tell(self._waiting)
         await self._redis.aclose()
 
     async def renew(self) -> bool:
@@ -116,5 +134,22 @@ class RedisLeases:
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
-            await self.renew()
-            await asyncio.sleep(max(0.0, self._every_s - (loop.time() - began_s)))
+            self._waited_for.clear()
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self.renew()
+            finally:
+                _tell(waiting)
+            await self._rest(max(0.0, self._every_s - (loop.time() - began_s)))
+
+    async def _rest(self, seconds: float) -> None:
+        """Until the next slice, or until somebody waits."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._waited_for.wait()
+
+
+def _tell(waiting: Sequence[asyncio.Future[None]]) -> None:
+    for one in waiting:
+        if not one.done():  # its request may be gone
+            one.set_result(None)

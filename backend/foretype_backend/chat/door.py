@@ -28,7 +28,8 @@ from foretype_backend.doors.answers.openai import ChatCompletion, ChatCompletion
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import EventStream, all_text, completion_errors, read_body, refused
-from foretype_backend.doors.openai import DONE, StreamOptions, error_body, event, usage_body
+from foretype_backend.doors.openai import DONE, error_body, event, unknown_model, usage_body
+from foretype_backend.doors.openai_request import StreamOptions
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal, Tier
 from foretype_backend.serving.completion import Claim
@@ -39,8 +40,6 @@ from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import QualityPool
-
-__all__ = ["ChatDoor"]
 
 _FINISH: Final = {Reason.LENGTH: "length", Reason.EXPIRED: "length"}
 _MAX_MESSAGES: Final = 1024
@@ -69,10 +68,10 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The last message is the user's."""
+    """The last message is the user's. Null counts as left out, also of fields of OpenAI's that nothing here honours."""
 
     messages: Annotated[list[ChatMessage], msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": _MAX_MESSAGES})]
-    model: str = ""
+    model: str | None = None
     max_tokens: _Tokens | None = None
     max_completion_tokens: _Tokens | None = None
     temperature: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 2})] | None = None
@@ -80,9 +79,21 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     stop: _Stop | Annotated[list[_Stop], msgspec.Meta(extra_json_schema={"maxItems": 16})] | None = None
     seed: int | None = None
     n: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 1})] | None = None
-    stream: bool = False
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
+    frequency_penalty: None = None
+    presence_penalty: None = None
+    logit_bias: None = None
+    logprobs: None = None
+    top_logprobs: None = None
+    modalities: None = None
+    audio: None = None
+    prediction: None = None
+    metadata: None = None
+    store: None = None
+    service_tier: None = None
+    reasoning_effort: None = None
 
 
 class ChatDoor:
@@ -125,14 +136,16 @@ class ChatDoor:
     async def chat_completions(self, request: Request) -> Response:
         """Answer a conversation, as OpenAI's API does.
 
-        A field that is not named here is refused. Without a pool for chat the answer is 503.
+        A field that is not named here is refused. Without a pool for chat the answer is 404.
         """
         if self._pool is None:
-            told = "this gateway has no quality pool; configure [pool.quality] url, and reload"
-            return JSONResponse(error_body(told, "pool_missing", None), status_code=503)
+            told = "this gateway answers no chat: it has no quality pool (its operator finds more in docs/operations.md, Chat)"
+            return JSONResponse(error_body(told, "pool_missing", None), status_code=404)
         received = self._pool.chat.clock()
         try:
             body = await read_body(request, ChatRequest, max_bytes=self._max_body_bytes)
+            if (unknown := unknown_model(body.model, chat_models(self._pool))) is not None:
+                return unknown
             job = await self._job(self._pool, body, request, received)
         except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
@@ -147,7 +160,7 @@ class ChatDoor:
             return response
         system = "\n".join(message.text for message in body.messages if message.role in ("system", "developer"))
         template = self.templates.asked(template_name(request.headers.get("x-foretype-template")), system)
-        model = _model_of(self._pool, job) or body.model
+        model = _model_of(self._pool, job) or body.model or ""
         if body.stream:
             return self._stream(self._pool, body, job, template, model)
         return await self._whole(self._pool, request, job, template, model)
@@ -238,7 +251,7 @@ class ChatDoor:
         self, pool: QualityPool, body: ChatRequest, job: AdmittedRequest, template: str, model: str
     ) -> Response:
         base = _base(job, model, "chat.completion.chunk")
-        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         role: dict[str, str] = {"role": "assistant"}
 
         def on_delta(delta: TextDelta) -> bytes:
@@ -277,6 +290,11 @@ class ChatDoor:
 def _model_of(pool: QualityPool, job: AdmittedRequest) -> str | None:
     free = job.principal.tier is Tier.FREE and pool.config.free_model
     return free or pool.config.model
+
+
+def chat_models(pool: QualityPool | None) -> list[str]:
+    """Names that may be asked for; none where the file names none, and the server's only one answers to any."""
+    return [] if pool is None else [name for name in (pool.config.model, pool.config.free_model) if name]
 
 
 def _base(job: AdmittedRequest, model: str, kind: str) -> dict[str, Any]:

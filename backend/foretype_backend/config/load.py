@@ -20,6 +20,7 @@ from foretype_wire.tracing.opening import check_endpoint
 
 from foretype_backend.config.config import Config, ConfigFile
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
+from foretype_backend.config.former import without_former
 from foretype_backend.config.residency import check_residency
 from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
@@ -30,8 +31,6 @@ from foretype_backend.config.settings import (
     TracingConfig,
 )
 from foretype_backend.errors import ConfigError
-
-__all__ = ["convert", "is_loopback", "load_config", "read_token"]
 
 MIN_TOKEN_CHARS: Final = 16
 _ABOVE_ZERO: Final = (
@@ -111,6 +110,7 @@ def load_config(
     merged_model = file.model
     if merged_model.tokenizer is not None:
         merged_model = msgspec.structs.replace(merged_model, tokenizer=str(base / merged_model.tokenizer))
+    merged_engine, merged_model = without_former(merged_engine, merged_model)
     identity = _relative(file.identity, base, "url", "salt_file") | _given(url=identity_url)
     merged = msgspec.structs.replace(
         file,

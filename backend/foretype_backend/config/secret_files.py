@@ -12,10 +12,10 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from foretype_context.text.pasted import shell_line
+
 from foretype_backend.config.config import Config
 from foretype_backend.errors import ConfigError
-
-__all__ = ["KEY_FIELD", "SALT_FIELD", "SECRET_BYTES", "check_secret_files", "make_secret", "read_secret"]
 
 SECRET_BYTES: Final = 32
 SALT_FIELD: Final = "identity.salt_file"
@@ -65,7 +65,7 @@ def check_secret_files(config: Config) -> None:
 
 
 def _read(field: str, path: Path) -> bytes:
-    remedy = f"make one with `foretype config new-secret {path}` and copy it to every gateway"
+    remedy = f"make one with `{shell_line('foretype', 'config', 'new-secret', path)}` and copy it to every gateway"
     try:
         secret = path.read_bytes()
     except FileNotFoundError:

@@ -8,36 +8,11 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import msgspec
-from foretype_context.prompt.profile import Budgets, MinMeanLogprob, StopRules
+from foretype_context.prompt.profile import Budgets, LineChance, MinMeanLogprob, StopRules
 from foretype_context.prompt.strategy import Strategy
 from foretype_wire.messages import MAX_FRAME_BYTES
 
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
-
-__all__ = [
-    "DEFAULT_PORT",
-    "RUNNING_SERVERS",
-    "AdmissionConfig",
-    "EngineConfig",
-    "EngineName",
-    "GatewayConfig",
-    "IdentityConfig",
-    "LeasesConfig",
-    "LimitsConfig",
-    "MetricsConfig",
-    "ModelConfig",
-    "NextEditConfig",
-    "ObjectivesMs",
-    "OidcConfig",
-    "PoolsConfig",
-    "PricesConfig",
-    "QualityConfig",
-    "ReservedSlots",
-    "ResidencyConfig",
-    "TelemetryConfig",
-    "TracingConfig",
-]
-
 
 DEFAULT_PORT: Final = 7878
 
@@ -116,7 +91,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What clients are told of the model.
 
     Attributes:
-        name: For people and logs. Unset: the file's name, or what the server says.
+        name: For people, logs and clients of OpenAI's door. Unset: the file's name, or what the server says.
+        aliases: Other names that those clients may ask for, as `["qwen2.5-coder"]` for one that chooses its template by the name.
         tokenizer: Path of a `tokenizer.json`; `openai` needs it. Unset: the one beside the model, else what its GGUF carries.
         grammar: Id of the FIM grammar, one of `foretype models families`; `foretype models identify FILE` says which one a file
             wants. Unset: by the tokenizer's control tokens.
@@ -132,6 +108,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         free_budgets: The same for tenants of the free tier. Unset: those of everybody.
         stop: See below.
         min_mean_logprob: See below. Unset: the shipped model's own, else -100 of each.
+        line_chance: See below. Unset: the shipped model's own, else every line is shown.
         local_min_confidence: From here on the client's local candidate is shown without asking. Unset: the shipped model's own, else
             0.9.
         drop_broken: Clients cut back or leave out what adds an error of syntax to the file (docs/evaluation.md). Unset:
@@ -141,6 +118,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     name: str | None = None
+    aliases: tuple[str, ...] = ("foretype",)
     tokenizer: str | None = None
     grammar: str | None = None
     grammar_rules: dict[str, Any] | None = None
@@ -154,6 +132,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     free_budgets: Budgets | None = None
     stop: StopRules = StopRules()
     min_mean_logprob: MinMeanLogprob | None = None
+    line_chance: LineChance | None = None
     local_min_confidence: float | None = None
     drop_broken: bool | None = None
     next_edit: str | None = None

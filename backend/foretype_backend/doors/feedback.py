@@ -11,10 +11,9 @@ from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, GatewayMessa
 from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
 
+from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.sink import Receipt
-
-__all__ = ["MAX_BATCHES", "FeedbackIntake", "FeedbackSink", "busy", "check_feedback"]
 
 MAX_BATCHES: Final = 8
 """Batches of one connection that may wait for the store."""
@@ -51,7 +50,9 @@ class FeedbackIntake:
         try:
             receipt = await self._sink(sender, message.batch, message.events) or Receipt()
         except Exception as error:  # noqa: BLE001 - not acknowledged, so the batch stays with the client
-            if not self._failing:
+            if not self._failing and isinstance(error, StoreError):
+                _log.error("feedback is not stored; clients keep it: %s", error)  # its message is made for operators
+            elif not self._failing:
                 log_fault(_log, "feedback is not stored; clients keep it", error)
             self._failing = True
             told = f"batch {message.batch} is not stored; send it again"

@@ -30,18 +30,6 @@ from foretype_backend.serving.render import Prompt, Renderer
 from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
 from foretype_backend.transport.http_protocol import all_here, body_channel
 
-__all__ = [
-    "OUTCOME",
-    "EventStream",
-    "HttpJobs",
-    "all_text",
-    "completion_errors",
-    "fim_segments",
-    "read_body",
-    "refused",
-    "was_shed",
-]
-
 OUTCOME: Final = "x-foretype-outcome"
 """Header that says what an empty answer is."""
 BODY_S: float = 30.0
@@ -53,7 +41,7 @@ _T = TypeVar("_T")
 
 
 async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
-    """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequestError naming the field."""
+    """Read a JSON body into a struct, which says whether it takes unknown fields. Raises InvalidRequestError naming the field."""
     body = bytearray()
     try:
         async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
@@ -69,6 +57,11 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
         field = where.strip("`").removeprefix("$.").removeprefix("$")
+        if message.startswith("Object contains unknown field"):
+            unknown = message.split("`")[1]
+            raise InvalidRequestError(
+                f"{field}.{unknown}" if field else unknown, "not known here; leave it out"
+            ) from error
         if not field and message.startswith("Object missing required field"):
             field = message.split("`")[1]
         raise InvalidRequestError(field or "body", message) from error
@@ -90,7 +83,7 @@ def fim_segments(
     path: str = "",
     layout: str = "",
 ) -> list[Segment]:
-    """The prompt of a stateless client: the suffix first where the layout is `spm`, else the typed part of the line last.
+    """The prompt of a stateless client: the suffix first where the layout is `spm`, else the typed part of the line last. No suffix where the grammar has none.
 
     Nothing is frozen, so a hole that grows is always fresh.
 
@@ -107,6 +100,8 @@ def fim_segments(
     if path or context:
         context.append(segment(Kind.PATH, "", path))
     whole = prefix + typed
+    if not grammar.sees_below:
+        return [*context, segment(Kind.PREFIX, whole)]
     if grammar.suffix_first:
         return [segment(Kind.SUFFIX, suffix), *context, segment(Kind.PREFIX, whole)]
     if layout == SPM or grammar.plain:
@@ -190,6 +185,7 @@ def completion_errors(form: type) -> dict[int, DocumentedAnswer]:
     """What the doors of completions answer where there is none; `form` of an error."""
     return {
         400: DocumentedAnswer("a field is wrong, and which", [form]),
+        404: DocumentedAnswer("no such model here", [form]),
         408: DocumentedAnswer("too late to be of use", [form]),
         429: DocumentedAnswer("a budget is used up; `Retry-After` says how long", [form]),
         499: DocumentedAnswer("ended by the client: it went away", [form]),

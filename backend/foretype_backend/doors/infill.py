@@ -40,8 +40,6 @@ from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
 from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
 
-__all__ = ["InfillDoor"]
-
 _DEFAULT_PREDICT: Final = 128
 _FILES_MAX: Final = 256
 """Pieces of other files that are looked at; a context holds fewer."""
@@ -53,8 +51,8 @@ _STOP_TYPES: Final = {Reason.STOP: "word", Reason.LENGTH: "limit", Reason.EXPIRE
 
 
 class ExtraFile(msgspec.Struct, frozen=True):
-    text: str = ""
-    filename: str = ""
+    text: str | None = None
+    filename: str | None = None
 
 
 if TYPE_CHECKING:
@@ -65,23 +63,26 @@ else:
     )
 """A list of which no more than the first files are made: a megabyte of `{}` would be 350,000 objects."""
 _Stop = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
-_NO_EXTRAS: Final = _Extras()
 
 
 class InfillRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`prompt` is the typed part of the cursor's line; of `input_extra` the first 256 are looked at."""
+    """`prompt` is the typed part of the cursor's line; of `input_extra` the first 256 are looked at. Null counts as left out."""
 
-    input_prefix: str = ""
-    input_suffix: str = ""
-    input_extra: _Extras = _NO_EXTRAS
-    prompt: str = ""
-    n_predict: int = _DEFAULT_PREDICT
-    n_indent: int = 0
-    t_max_predict_ms: float = 0.0
+    input_prefix: str | None = None
+    input_suffix: str | None = None
+    input_extra: _Extras | None = None
+    prompt: str | None = None
+    n_predict: int | None = None
+    n_indent: int | None = None
+    t_max_predict_ms: float | None = None
     temperature: float | None = None
-    stop: Annotated[list[_Stop], msgspec.Meta(extra_json_schema={"maxItems": 16})] = []
-    response_fields: list[str] = []
-    stream: bool = False
+    stop: Annotated[list[_Stop], msgspec.Meta(extra_json_schema={"maxItems": 16})] | None = None
+    response_fields: list[str] | None = None
+    stream: bool | None = None
+
+    @property
+    def predict_tokens(self) -> int:
+        return _DEFAULT_PREDICT if self.n_predict is None else self.n_predict
 
 
 class InfillDoor:
@@ -107,9 +108,10 @@ class InfillDoor:
         limits = self._jobs.service.limits
         try:
             body = await read_body(request, InfillRequest, max_bytes=self._max_body_bytes)
-            check_stop(body.stop, None, None)
+            stop = body.stop or []
+            check_stop(stop, None, None)
             files = _files(body)
-            wanted = limits.max_tokens if body.n_predict < 0 else body.n_predict
+            wanted = limits.max_tokens if body.predict_tokens < 0 else body.predict_tokens
             with self._jobs.claim(principal, characters=_characters(body, files), max_tokens=wanted) as claim:
                 prompt, truncated = await self._prompt(body, files, principal.tenant)
                 claim.counted(len(prompt.ids))
@@ -119,23 +121,23 @@ class InfillDoor:
                     received=received,
                     principal=principal,
                     max_tokens=wanted,
-                    stop=Stop(strings=body.stop, min_indent=body.n_indent if body.n_indent > 0 else None),
+                    stop=Stop(strings=stop, min_indent=max(0, body.n_indent or 0) or None),
                     temperature=max(0.0, body.temperature or 0.0),
-                    prefill_only=body.n_predict == 0,
+                    prefill_only=body.predict_tokens == 0,
                     traceparent=request.headers.get("traceparent", ""),
                 )
         except InvalidRequestError as error:
             return JSONResponse(_error(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, _error)
-        if body.stream and body.n_predict != 0:
+        if body.stream and body.predict_tokens != 0:
             return self._stream(body, job, truncated)
         return await self._whole(request, body, job, truncated)
 
     async def _prompt(self, body: InfillRequest, files: _Files, tenant: str) -> tuple[Prompt, bool]:
         """Render; drop extra files, then far lines, until it fits beside what is to be generated."""
         renderer = self._jobs.renderer
-        whole = self._segments(body, files, body.input_prefix, body.input_suffix)
+        whole = self._segments(body, files, body.input_prefix or "", body.input_suffix or "")
         prompt = renderer.at_once(whole, check=False)
         if prompt is not None and len(prompt.ids) <= self._limit(body):
             return prompt, False
@@ -144,7 +146,7 @@ class InfillDoor:
     def _cut(self, body: InfillRequest, files: _Files, prompt: Prompt) -> tuple[Prompt, bool]:
         """Every piece is counted once; what is dropped is known by its tokens, so that what is left is encoded once more."""
         limit = self._limit(body)
-        prefix, suffix = body.input_prefix, body.input_suffix
+        prefix, suffix = body.input_prefix or "", body.input_suffix or ""
         for attempt in range(_CUTS_MAX + 1):
             if len(prompt.ids) <= limit:
                 return prompt, attempt > 0
@@ -162,11 +164,11 @@ class InfillDoor:
     def _limit(self, body: InfillRequest) -> int:
         """Most tokens of a prompt that leave room for what is to be generated."""
         context = self._jobs.renderer.context_limit_tokens
-        return context - max(1, min(max(body.n_predict, 1), context // 4))
+        return context - max(1, min(max(body.predict_tokens, 1), context // 4))
 
     def _segments(self, body: InfillRequest, files: _Files, prefix: str, suffix: str) -> list[Segment]:
         grammar, layout = self._jobs.renderer.grammar, self._profile.layout
-        return fim_segments(grammar, prefix, suffix, typed=body.prompt, files=files, layout=layout)
+        return fim_segments(grammar, prefix, suffix, typed=body.prompt or "", files=files, layout=layout)
 
     async def _whole(self, request: Request, body: InfillRequest, job: AdmittedRequest, truncated: bool) -> Response:
         found = await all_text(request, lambda deliver: self._run(body, job, deliver))
@@ -175,7 +177,7 @@ class InfillDoor:
         text, outcome = found
         if outcome.refusal is not None and not was_shed(outcome):
             return refused(outcome, _error)
-        answer = _pick(self._answer(text, outcome, truncated, body.n_predict), body.response_fields)
+        answer = _pick(self._answer(text, outcome, truncated, body.predict_tokens), body.response_fields or ())
         return JSONResponse(answer, headers={OUTCOME: str(outcome.reason)} if was_shed(outcome) else None)
 
     def _stream(self, body: InfillRequest, job: AdmittedRequest, truncated: bool) -> Response:
@@ -185,7 +187,7 @@ class InfillDoor:
         def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None and not was_shed(outcome):
                 return _event(_error(outcome.refusal.message, str(outcome.refusal.code), None))
-            return _event(_pick(self._answer("", outcome, truncated, body.n_predict), body.response_fields))
+            return _event(_pick(self._answer("", outcome, truncated, body.predict_tokens), body.response_fields or ()))
 
         return EventStream(
             lambda deliver: self._run(body, job, deliver),
@@ -198,7 +200,8 @@ class InfillDoor:
         self, body: InfillRequest, job: AdmittedRequest, deliver: Callable[[TextDelta], None]
     ) -> CompletionOutcome:
         """Serve; after `t_max_predict_ms` of generation, once a line is complete, the request ends as if at its limit."""
-        if body.t_max_predict_ms <= 0:
+        limit_ms = body.t_max_predict_ms or 0.0
+        if limit_ms <= 0:
             return await self._jobs.service.run(job, deliver)
         loop = asyncio.get_running_loop()
         first_text: float | None = None
@@ -207,7 +210,7 @@ class InfillDoor:
             nonlocal first_text
             first_text = first_text if first_text is not None else loop.time()
             deliver(delta)
-            if "\n" in delta.text and (loop.time() - first_text) * 1000 > body.t_max_predict_ms:
+            if "\n" in delta.text and (loop.time() - first_text) * 1000 > limit_ms:
                 self._jobs.service.finish(job.key)
 
         return await self._jobs.service.run(job, watch)
@@ -241,8 +244,8 @@ class InfillDoor:
 
 def _files(body: InfillRequest) -> _Files:
     """Of a body, checked. Raises InvalidRequestError."""
-    given: tuple[ExtraFile | None, ...] = msgspec.structs.astuple(body.input_extra)
-    files = [(extra.filename or "extra", extra.text) for extra in given if extra is not None]
+    given: tuple[ExtraFile | None, ...] = () if body.input_extra is None else msgspec.structs.astuple(body.input_extra)
+    files = [(extra.filename or "extra", extra.text or "") for extra in given if extra is not None]
     if any("\n" in name or "\r" in name for name, _ in files):
         raise InvalidRequestError("input_extra", "a filename has no line ending")
     if any(len(name) > MAX_PATH_CHARS for name, _ in files):
@@ -254,7 +257,7 @@ def _files(body: InfillRequest) -> _Files:
 
 
 def _characters(body: InfillRequest, files: _Files) -> int:
-    own = len(body.input_prefix) + len(body.input_suffix) + len(body.prompt)
+    own = len(body.input_prefix or "") + len(body.input_suffix or "") + len(body.prompt or "")
     return own + sum(len(name) + len(text) for name, text in files)
 
 

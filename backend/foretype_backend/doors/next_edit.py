@@ -23,8 +23,6 @@ from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.next_edits import NO_EDIT_MODEL, EditOutcome, NextEditService
 from foretype_backend.transport.http_protocol import body_channel
 
-__all__ = ["NextEditDoor"]
-
 
 class NextEditRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question, as on the stream."""
@@ -57,11 +55,11 @@ class NextEditDoor:
     async def next_edit(self, request: Request) -> Response:
         """Predict the next edit within a window of lines.
 
-        A field that is not named here is refused. Without a model for next edits the answer is 503.
+        A field that is not named here is refused. Without a model for next edits the answer is 404.
         """
         edits = self._edits
         if edits is None:
-            return JSONResponse(error_body(NO_EDIT_MODEL, "model_missing", None), status_code=503)
+            return JSONResponse(error_body(NO_EDIT_MODEL, "model_missing", None), status_code=404)
         received, principal = edits.service.clock(), principal_of(request.scope)
         try:
             body = await read_body(request, NextEditRequest, max_bytes=self._max_body_bytes)

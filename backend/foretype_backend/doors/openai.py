@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import itertools
 from array import array
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from foretype_context.prompt.profile import Profile, Stop
+from foretype_context.prompt.profile import Profile
 from foretype_wire.errors import InvalidRequestError
-from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.answers.errors import GatewayError
-from foretype_backend.doors.answers.openai import Completion, Models, Usage
+from foretype_backend.doors.answers.openai import Completion, Model, Models, Usage
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import (
@@ -34,50 +34,44 @@ from foretype_backend.doors.http import (
     refused,
     was_shed,
 )
+from foretype_backend.doors.openai_request import CompletionRequest, Ids, check, prompt_of, stop_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
-
-__all__ = ["DONE", "OpenAIDoor", "StreamOptions", "error_body", "event", "usage_body"]
 
 DONE: Final = "[DONE]"
 """Of the last event of a stream, which holds no JSON."""
 _DEFAULT_MAX_TOKENS: Final = 16  # OpenAI's own default
 _INLINE_IDS: Final = 8192
 """Token ids that are looked at on the event loop, in a millisecond."""
+_CLIENTS_FAULTS: Final = frozenset(
+    {"invalid_request", "tokenizer_mismatch", "model_not_found", "pool_missing", "model_missing"}
+)
 _FINISH: Final = {Reason.LENGTH: "length", Reason.EXPIRED: "length"}
 
 
-_Id = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
-_One = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 1})]
-_Stop = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
-
-
-class StreamOptions(msgspec.Struct, frozen=True):
-    include_usage: bool = False
-
-
-class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """With `suffix` the prompt is text left of the cursor; else it is one text, or one list of token ids, to go on from."""
-
-    prompt: str | list[_Id | str] = ""
-    model: str = ""
-    suffix: str | None = None
-    max_tokens: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})] | None = None
-    temperature: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 2})] | None = None
-    stop: _Stop | Annotated[list[_Stop], msgspec.Meta(extra_json_schema={"maxItems": 16})] | None = None
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    n: _One | None = None
-    best_of: _One | None = None
-    echo: Annotated[bool, msgspec.Meta(extra_json_schema={"const": False})] = False
-
-
 class OpenAIDoor:
-    def __init__(self, jobs: HttpJobs, profile: Profile, *, max_body_bytes: int) -> None:
+    """The gateway's own model, and the names of all.
+
+    Args:
+        aliases: names that its model has beside its own.
+        chat: models that answer at the door of chat.
+    """
+
+    def __init__(
+        self,
+        jobs: HttpJobs,
+        profile: Profile,
+        *,
+        max_body_bytes: int,
+        aliases: Sequence[str] = (),
+        chat: Sequence[str] = (),
+    ) -> None:
         self._jobs = jobs
         self._profile = profile
+        self._names = tuple(dict.fromkeys((profile.model, *aliases)))
+        self._listed = tuple(dict.fromkeys((*self._names, *chat)))
         self._max_body_bytes = max_body_bytes
         self._numbers = itertools.count(1)
         self._created = int(datetime.now(UTC).timestamp())
@@ -99,30 +93,36 @@ class OpenAIDoor:
             answers=answers,
             direct=True,
         )
-        app.door(
-            "GET", "/v1/models", self.models, tag="completions", answers={200: DocumentedAnswer("the model", [Models])}
-        )
+        listed = {200: DocumentedAnswer("the models", [Models])}
+        app.door("GET", "/v1/models", self.models, tag="completions", answers=listed)
+        one = {200: DocumentedAnswer("the model", [Model]), 404: DocumentedAnswer("no such model", [GatewayError])}
+        app.door("GET", "/v1/models/{model:path}", self.model, tag="completions", answers=one)
 
     async def models(self, request: Request) -> Response:
-        """The one model that this gateway serves, as OpenAI lists models."""
-        answer: Models = {
-            "object": "list",
-            "data": [
-                {"id": self._profile.model, "object": "model", "created": self._created, "owned_by": "foretype"},
-            ],
-        }
+        """Every name that may be asked for, as OpenAI lists models."""
+        answer: Models = {"object": "list", "data": [self._model(name) for name in self._listed]}
         return JSONResponse(answer)
+
+    async def model(self, model: str) -> Response:
+        """One of the models."""
+        return unknown_model(model, self._listed) or JSONResponse(self._model(model))
+
+    def _model(self, name: str) -> Model:
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "foretype"}
 
     async def completions(self, request: Request) -> Response:
         """Complete a text, or the place between two, as OpenAI's API does.
 
-        Fields that are not named here are ignored.
+        A field that is not named here is refused, and so is one that would change the answer and is not done; a model that there is not
+        is 404. `max_tokens` beyond what the context and the gateway allow is cut, which the finish reason `length` says.
         """
         received = self._jobs.service.clock()
         principal = principal_of(request.scope)
         try:
             body = await read_body(request, CompletionRequest, max_bytes=self._max_body_bytes)
-            _check(body)
+            if (unknown := unknown_model(body.model, self._names)) is not None:
+                return unknown
+            check(body)
             wanted = _DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
             with self._jobs.claim(principal, characters=_characters(body), max_tokens=wanted) as claim:
                 prompt = await self._prompt(body, principal.tenant)
@@ -133,7 +133,7 @@ class OpenAIDoor:
                     received=received,
                     principal=principal,
                     max_tokens=wanted,
-                    stop=_stop(body),
+                    stop=stop_of(body),
                     temperature=body.temperature or 0.0,
                     prefill_only=body.max_tokens == 0,
                     traceparent=request.headers.get("traceparent", ""),
@@ -146,11 +146,9 @@ class OpenAIDoor:
 
     async def _prompt(self, body: CompletionRequest, tenant: str) -> Prompt:
         renderer = self._jobs.renderer
-        prompt = body.prompt
+        prompt = prompt_of(body)
         if isinstance(prompt, list):
-            if len(prompt) != 1 or not isinstance(prompt[0], str):
-                return await self._of_ids(prompt, tenant)
-            prompt = prompt[0]
+            return await self._of_ids(prompt, tenant)
         if body.suffix is not None:
             segments = fim_segments(renderer.grammar, prompt, body.suffix, layout=self._profile.layout)
             return await renderer.encode(segments, tenant=tenant)
@@ -158,7 +156,7 @@ class OpenAIDoor:
             raise InvalidRequestError("prompt", "empty; there is nothing to complete")
         return await renderer.encode_raw(prompt, tenant=tenant)
 
-    async def _of_ids(self, given: list[int | str], tenant: str) -> Prompt:
+    async def _of_ids(self, given: Ids, tenant: str) -> Prompt:
         renderer = self._jobs.renderer
         if len(given) > renderer.context_limit_tokens:
             told = f"{len(given)} tokens; the model's context is {renderer.context_limit_tokens}. Send fewer"
@@ -187,7 +185,7 @@ class OpenAIDoor:
 
     def _stream(self, body: CompletionRequest, job: AdmittedRequest) -> Response:
         base = self._answer("", None)
-        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
 
         def on_delta(delta: TextDelta) -> bytes:
             return event(base | {"choices": [_choice(delta.text, None)]})
@@ -218,36 +216,21 @@ class OpenAIDoor:
 
 
 def _characters(body: CompletionRequest) -> int:
-    if isinstance(body.prompt, str):
-        return len(body.prompt) + len(body.suffix or "")
-    return 4 * len(body.prompt) if len(body.prompt) != 1 else len(str(body.prompt[0]))
-
-
-def _check(body: CompletionRequest) -> None:
-    if body.max_tokens is not None and body.max_tokens < 0:
-        raise InvalidRequestError("max_tokens", "must not be negative")
-    if body.temperature is not None and not 0 <= body.temperature <= 2:
-        raise InvalidRequestError("temperature", "must be between 0 and 2")
-    if (body.n or 1) != 1 or (body.best_of or 1) != 1:
-        raise InvalidRequestError(
-            "n" if (body.n or 1) != 1 else "best_of", "one completion per request; ask again for more"
-        )
-    if body.echo:
-        raise InvalidRequestError("echo", "the prompt is not repeated; leave `echo` out")
-
-
-def _stop(body: CompletionRequest) -> Stop:
-    strings = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
-    try:
-        check_stop(strings, None, None)
-    except InvalidRequestError as error:
-        raise InvalidRequestError("stop", error.message) from error
-    return Stop(strings=strings)
+    prompt = prompt_of(body)
+    return len(prompt) + len(body.suffix or "") if isinstance(prompt, str) else 4 * len(prompt)
 
 
 def _choice(text: str, outcome: CompletionOutcome | None) -> dict[str, Any]:
     finish = None if outcome is None else _FINISH.get(outcome.reason, "stop")
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+
+
+def unknown_model(model: str | None, names: Sequence[str]) -> Response | None:
+    """The answer to who asks for a model that is none of these; who names none gets what there is."""
+    if not model or not names or model in names:
+        return None
+    told = f"there is no model {model[:200]!r} here; there {'is' if len(names) == 1 else 'are'} {', '.join(names)}"
+    return JSONResponse(error_body(told, "model_not_found", "model"), status_code=404)
 
 
 def usage_body(outcome: CompletionOutcome) -> Usage:
@@ -263,7 +246,7 @@ def usage_body(outcome: CompletionOutcome) -> Usage:
 
 def error_body(message: str, code: str, field: str | None) -> dict[str, Any]:
     """OpenAI's error."""
-    kind = "invalid_request_error" if code in ("invalid_request", "tokenizer_mismatch") else "server_error"
+    kind = "invalid_request_error" if code in _CLIENTS_FAULTS else "server_error"
     return {"error": {"message": message, "type": kind, "param": field, "code": code}}
 
 

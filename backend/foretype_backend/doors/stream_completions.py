@@ -43,8 +43,6 @@ from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome,
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
 
-__all__ = ["CompletionHost", "StreamCompletions", "answer_of"]
-
 _log = logging.getLogger("foretype.gateway")
 
 
@@ -350,5 +348,12 @@ def answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[Gat
         )
         return (error,)
     finish = outcome.finish or Finish.REFUSED
-    done = Done(id=id, finish=finish, usage=outcome.usage, timings_ms=outcome.timings_ms)
+    done = Done(
+        id=id,
+        finish=finish,
+        usage=outcome.usage,
+        timings_ms=outcome.timings_ms,
+        logprob=outcome.ending.logprob,
+        tokens=outcome.ending.tokens,
+    )
     return (done,) if outcome.rest is None else (_delta(id, outcome.rest), done)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from foretype_backend.experiments.experiment import Experiment
     from foretype_backend.experiments.store import ExperimentStore, Seen
 
-__all__ = ["app"]
-
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -38,7 +36,10 @@ app = typer.Typer(
 
 _T = TypeVar("_T")
 StoreOption = Annotated[str | None, typer.Option("--store", help="of identities: postgresql://…, or a SQLite file")]
-ProfileOption = Annotated[Path | None, typer.Option("--profile", help="the gateway's TOML file, for both stores' URLs")]
+ProfileOption = Annotated[
+    Path | None,
+    typer.Option("--profile", envvar="FORETYPE_PROFILE", help="the gateway's TOML file, for both stores' URLs"),
+]
 TelemetryOption = Annotated[str | None, typer.Option("--telemetry", help="of events: postgresql://…, or a SQLite file")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 VersionOption = Annotated[

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from foretype_context.text.pasted import shell_line
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,8 +20,6 @@ from foretype_backend.experiments.experiment import Experiment, Spec, State, dec
 from foretype_backend.identity.audit_chain import Act
 from foretype_backend.identity.schema import experiment_gateways, experiments, leases, tenants
 from foretype_backend.identity.store import IdentityStore, need_tenant
-
-__all__ = ["ExperimentStore", "Seen"]
 
 _LEASE: Final = "experiments"
 _T = experiments.c
@@ -196,7 +195,9 @@ async def _current(connection: AsyncConnection, seen: Experiment, version: int |
     if now is None or now.version != wanted:
         is_now = "gone" if now is None else f"at version {now.version}, {now.state}{now.by and f' by {now.by}'}"
         told = f"was changed by somebody else: you saw version {wanted}, it is {is_now}"
-        raise EntryError(f"experiment {seen.name!r} {told}; look at `foretype experiment status {seen.name}` first")
+        raise EntryError(
+            f"experiment {seen.name!r} {told}; look at `{shell_line('foretype', 'experiment', 'status', seen.name)}` first"
+        )
     return now
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from foretype_wire.messages import RequestClass, Usage
 
@@ -12,8 +12,6 @@ from foretype_backend.admission.metering import Meter, UsageKey
 from foretype_backend.identity.bounds_by_principal import Quotas
 from foretype_backend.identity.directory import Principal
 
-__all__ = ["Accounts", "refused_cost"]
-
 _REFUSED_SHARE: Final = 8
 """A prompt that was counted and not computed costs its sender this part of its tokens: what a gateway did for it is not free."""
 
@@ -21,6 +19,18 @@ _REFUSED_SHARE: Final = 8
 def refused_cost(prompt_tokens: int) -> int:
     """Tokens that a request costs which its sender made unfit, late or unwanted before it ran."""
     return prompt_tokens // _REFUSED_SHARE
+
+
+class Ledger(Protocol):
+    """What several gateways spend together."""
+
+    def may_have(self, denied: Denied) -> bool:
+        """Whether it may have what a request lacks here; no waiting."""
+        ...
+
+    async def more(self, denied: Denied) -> bool:
+        """Ask it for that; whether it was asked. Never raises, and takes less than a second."""
+        ...
 
 
 class Accounts:
@@ -35,6 +45,19 @@ class Accounts:
         self.quotas = Quotas(share)
         self.meter = Meter()
         self._day = day
+        self._ledger: Ledger | None = None
+
+    def spend_from(self, ledger: Ledger) -> None:
+        """Budgets hold a part of what a ledger has, which is asked before a request is refused."""
+        self._ledger = ledger
+
+    def may_grow(self, denied: Denied) -> bool:
+        """Whether :meth:`grow` could help."""
+        return self._ledger is not None and self._ledger.may_have(denied)
+
+    async def grow(self, denied: Denied) -> bool:
+        """Get what a request lacks, where it is to be had. True: reserve once more, it may go now."""
+        return self._ledger is not None and await self._ledger.more(denied)
 
     def reserve(
         self, principal: Principal, class_: RequestClass, tokens: int, now: float

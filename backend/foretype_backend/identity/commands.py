@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
     from foretype_backend.prefix.purge_report import Purged
 
-__all__ = ["JsonOption", "ProfileOption", "StoreOption", "keys", "tenants", "usage", "with_store"]
-
 tenants = typer.Typer(add_completion=False, no_args_is_help=True, help="Tenants, their teams, users and limits.")
 keys = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys: create, rotate with overlap, revoke.")
 
@@ -36,7 +34,10 @@ _T = TypeVar("_T")
 StoreOption = Annotated[
     str | None, typer.Option("--store", help="postgresql://…, or a SQLite file; default in the state directory")
 ]
-ProfileOption = Annotated[Path | None, typer.Option("--profile", help="the gateway's TOML file, for its identity.url")]
+ProfileOption = Annotated[
+    Path | None,
+    typer.Option("--profile", envvar="FORETYPE_PROFILE", help="the gateway's TOML file, for its identity.url"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 LimitOption = Annotated[
     list[str] | None,
@@ -183,11 +184,10 @@ def create_key(
     """Make a key. It is shown once; the store keeps its hash alone."""
 
     async def work(opened: IdentityStore) -> dict[str, Any]:
-        if days is not None and not 0 < days <= 36_500:
-            raise StoreError("--days: must be above zero; leave it out for a key that does not expire")
+        life_ms = _life_ms(days)
         now_ms, key = _now_ms(), mint(secrets.token_bytes)
         scopes = frozenset(scope) if scope else KeyRecord(id="", hash="", tenant="").scopes
-        expires_ms = None if days is None else now_ms + int(days * _DAY_MS)
+        expires_ms = None if life_ms is None else now_ms + life_ms
         record = KeyRecord(id=key.id, hash=key.hash, tenant=tenant, user=user, scopes=scopes, expires_ms=expires_ms)
         await opened.add_key(key, record, now_ms)
         return {"key": key.text} | key_row(record)
@@ -226,17 +226,22 @@ def list_keys(
 def rotate_key(
     id: str,
     overlap_hours: Annotated[float, typer.Option(help="how long the old key still works")] = 24.0,
+    days: Annotated[
+        float | None, typer.Option(help="until the successor expires; default as long as the old key had")
+    ] = None,
     store: StoreOption = None,
     profile: ProfileOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a successor of the same rights, which does not expire; the old key works until the overlap is over."""
+    """Make a successor of the same rights and lifetime; the old key works until the overlap is over."""
 
     async def work(opened: IdentityStore) -> dict[str, Any]:
         if not 0 <= overlap_hours <= 24 * 365:
             raise StoreError("--overlap-hours: must be 0 to 8760")
         key = mint(secrets.token_bytes)
-        record = await opened.rotate_key(_id(id), key, _now_ms(), int(overlap_hours * 3_600_000))
+        record = await opened.rotate_key(
+            _id(id), key, _now_ms(), int(overlap_hours * 3_600_000), life_ms=_life_ms(days)
+        )
         return {"key": key.text} | key_row(record)
 
     _show(with_store(work, store, profile), json)
@@ -306,6 +311,12 @@ def _id(text: str) -> str:
     return text.removeprefix("ft_").partition("_")[0]
 
 
+def _life_ms(days: float | None) -> int | None:
+    if days is not None and not 0 < days <= 36_500:
+        raise StoreError("--days: must be above zero and at most 36500; leave it out for what the help says")
+    return None if days is None else int(days * _DAY_MS)
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -324,6 +335,8 @@ def with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, 
 
     async def run() -> _T:
         async with audited(_config(profile), url) as store:
+            if url is None and profile is None:
+                say(f"foretype: in {store.place}; a gateway with another is meant by --profile or --store", err=True)
             return await work(store)
 
     try:

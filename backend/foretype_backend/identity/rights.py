@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from foretype_context.text.pasted import shell_line
 from sqlalchemy import ColumnElement, and_, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,8 +13,6 @@ from foretype_backend.errors import EntryError
 from foretype_backend.identity.audit_chain import Act
 from foretype_backend.identity.schema import SCOPE_MAX_CHARS, rights, teams
 from foretype_backend.identity.store import IdentityStore, need_tenant
-
-__all__ = ["grant", "open_to_all", "revoke"]
 
 CLOSED = ""
 """Stands for no team: a row of it says only that the repository has rights."""
@@ -25,7 +24,7 @@ async def grant(store: IdentityStore, tenant: str, repository: str, team: str) -
     async with _changing(store, "rights.grant", tenant, repository, team) as connection:
         known = select(teams).where(teams.c.tenant == tenant, teams.c.name == team)
         if (await connection.execute(known)).first() is None:
-            remedy = f"add it with `foretype tenants add-team {tenant} {team}`"
+            remedy = f"add it with `{shell_line('foretype', 'tenants', 'add-team', tenant, team)}`"
             raise EntryError(f"{tenant!r} has no team {team!r}; {remedy}")
         for name in (CLOSED, team):
             there = select(rights).where(_is(tenant, repository), rights.c.team == name)

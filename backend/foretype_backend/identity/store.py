@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import date
 from typing import Any, Final, NamedTuple
 
+from foretype_context.text.pasted import shell_line
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -37,8 +38,6 @@ from foretype_backend.identity.schema import (
     usage,
     users,
 )
-
-__all__ = ["IdentityStore", "KeyRow", "audited", "need_tenant"]
 
 _CONNECT_S: Final = 2
 """At the start, where there is a copy: psycopg takes no less."""
@@ -160,7 +159,7 @@ class IdentityStore:
             await need_tenant(connection, user.tenant)
             team = select(teams).where(teams.c.tenant == user.tenant, teams.c.name == user.team)
             if user.team and not (await connection.execute(team)).first():
-                remedy = f"add it with `foretype tenants add-team {user.tenant} {user.team}`"
+                remedy = f"add it with `{shell_line('foretype', 'tenants', 'add-team', user.tenant, user.team)}`"
                 raise EntryError(f"{user.tenant!r} has no team {user.team!r}; {remedy}")
             where = (users.c.tenant == user.tenant, users.c.name == user.name)
             changed = await connection.execute(update(users).where(*where).values(team=user.team, enabled=user.enabled))
@@ -176,15 +175,33 @@ class IdentityStore:
             await _need_user(connection, record)
             await _insert_key(connection, key, record, now_ms)
 
-    async def rotate_key(self, id: str, new: ApiKey, now_ms: int, overlap_ms: int) -> KeyRecord:
-        """Give a key a successor of the same rights; the old one works for `overlap_ms` more. Returns the new record."""
+    async def rotate_key(
+        self, id: str, new: ApiKey, now_ms: int, overlap_ms: int, *, life_ms: int | None = None
+    ) -> KeyRecord:
+        """Give a key a successor of the same rights; the old one works for `overlap_ms` more.
+
+        Args:
+            life_ms: until the successor expires; None for as long as the old one was given.
+
+        Returns:
+            the new record.
+        """
         details = {"successor": new.id, "overlap_ms": overlap_ms}
         async with self.changing(_of_key("key.rotate", id, details)) as connection:
             row = await _need_key(connection, id)
             if row.record.revoked_ms is not None or row.successor:
                 raise EntryError(f"key {id!r} was revoked or rotated already; rotate its successor, or create a key")
             old = row.record
-            record = KeyRecord(id=new.id, hash=new.hash, tenant=old.tenant, user=old.user, scopes=old.scopes)
+            if life_ms is None and old.expires_ms is not None:
+                life_ms = old.expires_ms - row.created_ms
+            record = KeyRecord(
+                id=new.id,
+                hash=new.hash,
+                tenant=old.tenant,
+                user=old.user,
+                scopes=old.scopes,
+                expires_ms=None if life_ms is None else now_ms + life_ms,
+            )
             await _insert_key(connection, new, record, now_ms)
             ends = now_ms + overlap_ms if old.expires_ms is None else min(old.expires_ms, now_ms + overlap_ms)
             values = {"expires_ms": ends, "successor": new.id}
@@ -255,7 +272,7 @@ class IdentityStore:
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:
         """One transaction: a snapshot must not mix two versions."""
-        async with as_store_error(self.place), AsyncExitStack() as stack:
+        async with as_store_error(self.place, SCHEMA.field), AsyncExitStack() as stack:
             connection = await self._connected(stack)
             if self.engine.dialect.name == "postgresql":
                 connection = await connection.execution_options(isolation_level="REPEATABLE READ")
@@ -282,7 +299,7 @@ class IdentityStore:
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncConnection]:
         """A change that no gateway has to follow; an administrative one writes its act first (:meth:`.audit.AuditLog.write`)."""
-        async with as_store_error(self.place), self.engine.begin() as connection:
+        async with as_store_error(self.place, SCHEMA.field), self.engine.begin() as connection:
             yield connection
 
     @asynccontextmanager
@@ -359,14 +376,14 @@ async def need_tenant(connection: AsyncConnection, name: str) -> Tenant:
     """The tenant of this name. Raises EntryError."""
     row = await _tenant_row(connection, name)
     if row is None:
-        raise EntryError(f"there is no tenant {name!r}; add it with `foretype tenants add {name}`")
+        raise EntryError(f"there is no tenant {name!r}; add it with `{shell_line('foretype', 'tenants', 'add', name)}`")
     return _tenant(row)
 
 
 async def _need_user(connection: AsyncConnection, record: KeyRecord) -> None:
     query = select(users).where(users.c.tenant == record.tenant, users.c.name == record.user)
     if record.user and (await connection.execute(query)).first() is None:
-        remedy = f"add it with `foretype tenants add-user {record.tenant} {record.user}`"
+        remedy = f"add it with `{shell_line('foretype', 'tenants', 'add-user', record.tenant, record.user)}`"
         raise EntryError(f"{record.tenant!r} has no user {record.user!r}; {remedy}")
 
 

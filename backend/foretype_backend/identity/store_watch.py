@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from foretype_context.authorities import trusted
 from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
 from foretype_wire.tasks import end_tasks
@@ -20,8 +21,6 @@ from foretype_backend.identity.directory import Directory
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.store_purges import Presence
 from foretype_backend.identity.tokens import TokenVerifier
-
-__all__ = ["DirectoryWatch", "JwksWatch", "http_fetch"]
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -188,7 +187,7 @@ def http_fetch(issuer: str, jwks_url: str | None) -> Callable[[], Awaitable[dict
     import httpx
 
     async def fetch() -> dict[str, Any]:
-        async with httpx.AsyncClient(timeout=5.0, follow_redirects=False, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=5.0, follow_redirects=False, trust_env=False, verify=trusted()) as client:
             url = jwks_url
             if url is None:
                 found = await client.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import httpx
 import msgspec
 import typer
+from foretype_context.authorities import trusted
 from foretype_context.terminal import console, say, say_json
 from foretype_wire.credentials import allowed_in_clear, keep_secret, without_credentials
 from rich.console import Group
@@ -20,8 +21,6 @@ from rich.text import Text
 from foretype_backend.admission.degradation import RUNGS
 from foretype_backend.config.load import read_token
 from foretype_backend.operations.pool_figures import figures
-
-__all__ = ["fetch", "status", "table"]
 
 _NAMED: Final = 8
 
@@ -72,7 +71,7 @@ def status(
 def fetch(url: str, token: str) -> dict[str, Any]:
     """The report of a gateway. Raises httpx.HTTPError, or ValueError with the remedy."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    answer = httpx.get(f"{url}/admin/status", headers=headers, timeout=5.0, trust_env=False)
+    answer = httpx.get(f"{url}/admin/status", headers=headers, timeout=5.0, trust_env=False, verify=trusted())
     if answer.status_code in (401, 403):
         raise ValueError("the credential is not taken; give --token-file with a key made with `--scope admin`")
     if answer.status_code == 404:

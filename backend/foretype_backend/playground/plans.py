@@ -10,12 +10,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.finish.post_processing import Finished, finish, strip_healed
+from foretype_context.finish.post_processing import DOES_NOT_CONTINUE, Finished, finish
 from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.text.document import Document, Edit
-
-__all__ = ["MAX_TEXT_CHARS", "Pages", "difference"]
 
 MAX_TEXT_CHARS: Final = 100_000
 _KEPT_S: Final = 600.0
@@ -75,7 +74,7 @@ class Pages:
             return None
         text = strip_healed(written, page.plan.healed)
         if text is None:
-            return Finished("", 0, "does not continue the line")
+            return DOES_NOT_CONTINUE
         return finish(text, page.document.snapshot(), page.offset, kind=page.plan.kind, final=final)
 
     def _page(self, name: str, text: str, path: str, language: str, now: float) -> _Page:

@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-__all__ = ["STREAM", "PurgeNotice", "RetireFeed", "RetireNotice", "decode", "encode", "read_stream"]
-
 STREAM: Final = "ftk:retire"
 STREAM_LENGTH: Final = 10_000
 _FIELD: Final = b"m"
@@ -94,7 +92,7 @@ def read_stream(client: Any, after: str, secret: bytes, *, block_ms: int = 1_000
 
     Args:
         client: a `redis.Redis`; its timeout must be longer than `block_ms`.
-        after: `$` for what comes from now on.
+        after: id of an entry; `0` for all. Not `$`, which is another place in each question: what comes between two is in neither.
     """
     answer = client.xread({STREAM: after}, count=1_000, block=block_ms)
     messages: list[Message] = []
@@ -105,3 +103,35 @@ def read_stream(client: Any, after: str, secret: bytes, *, block_ms: int = 1_000
             if message is not None:
                 messages.append(message)
     return messages, after
+
+
+def follow_stream(
+    client: Any,
+    secret: bytes,
+    publish: Callable[[list[Message]], object],
+    closing: threading.Event,
+    *,
+    block_ms: int = 1_000,
+    pause_s: float = 1.0,
+) -> None:
+    """Hands on what comes into the stream from now on, until `closing` is set; nothing is left out where Redis is away for a while.
+
+    A server that is restarted or made a replica ends the question that waits, and its connection; what the gateways say before the
+    next question stands behind the last entry that was seen.
+
+    Args:
+        client: as in :func:`read_stream`.
+        pause_s: after a failure.
+    """
+    import redis
+
+    after = ""
+    while not closing.is_set():
+        try:
+            if not after:
+                newest = client.xrevrange(STREAM, count=1)
+                after = newest[0][0].decode() if newest else "0"
+            messages, after = read_stream(client, after, secret, block_ms=block_ms)
+            publish(messages)
+        except redis.RedisError:
+            closing.wait(pause_s)

@@ -21,8 +21,6 @@ from foretype_backend.reports.period import week as week_of
 from foretype_backend.reports.reading import read_report
 from foretype_backend.reports.words import SUPPRESSED, told
 
-__all__ = ["report"]
-
 
 def report(
     week: Annotated[bool, typer.Option("--week", help="Of the last week that is over; the default.")] = False,
@@ -36,7 +34,10 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     store: Annotated[str | None, typer.Option("--store", help="postgresql://…, or a SQLite file")] = None,
     profile: Annotated[
-        Path | None, typer.Option("--profile", help="The gateway's TOML file: its stores, and what tokens cost.")
+        Path | None,
+        typer.Option(
+            "--profile", envvar="FORETYPE_PROFILE", help="The gateway's TOML file: its stores, and what tokens cost."
+        ),
     ] = None,
 ) -> None:
     """What suggestions were worth: accepted, kept, keys saved, cost; by team, language, editor, variant and model."""

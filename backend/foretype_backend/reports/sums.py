@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,8 +11,6 @@ from sqlalchemy import ColumnElement, and_, func, literal, select
 from foretype_backend.reports.period import Period
 from foretype_backend.telemetry.schema import COUNTERS, daily, daily_survival, events
 from foretype_backend.telemetry.store import Store
-
-__all__ = ["AGES_S", "SPLITS", "FeelingAnswer", "Sums", "answers", "sums", "users"]
 
 SPLITS: Final = ("team", "language", "editor", "variant", "model", "user")
 AGES_S: Final = (30, 120, 300, 600, 1800)
@@ -51,7 +49,7 @@ async def users(store: Store, tenant: str, period: Period, split: str) -> dict[t
     value = daily.c[_COLUMNS[split]]
     found: dict[tuple[str, str], set[str]] = {}
     query = select(daily.c.team, value, daily.c.user_id).where(_of(daily, tenant, period)).distinct()
-    async for team, name, user in _rows(store, query):
+    for team, name, user in await _rows(store, query):
         found.setdefault((team, name), set()).add(user)
     return found
 
@@ -66,7 +64,7 @@ async def sums(store: Store, tenant: str, period: Period, split: str | None, tea
             keys.append(table.c.age_s)
         query = select(*keys, *(func.sum(table.c[name]) for name in names)).where(_of(table, tenant, period, team))
         grouped = [key for key in keys if split is not None or key is not of]
-        async for row in _rows(store, query.group_by(*grouped)):
+        for row in await _rows(store, query.group_by(*grouped)):
             key = (row[0], row[1], row[2])
             one = made.get(key)
             if one is None:
@@ -83,7 +81,7 @@ async def answers(store: Store, tenant: str, period: Period, team: str | None) -
     where = [_of(events, tenant, period, team), events.c.kind == "feel"]
     query = select(events.c.team, events.c.user_id, events.c.label, events.c.value_ms, events.c.characters)
     return [
-        FeelingAnswer(row[0], row[1], row[2], row[3], row[4] / 1000) async for row in _rows(store, query.where(*where))
+        FeelingAnswer(row[0], row[1], row[2], row[3], row[4] / 1000) for row in await _rows(store, query.where(*where))
     ]
 
 
@@ -93,7 +91,7 @@ def _of(table: Any, tenant: str, period: Period, team: str | None = None) -> Col
     return where if team is None else and_(where, table.c.team == team)
 
 
-async def _rows(store: Store, query: Any) -> AsyncGenerator[Any]:
+async def _rows(store: Store, query: Any) -> Sequence[Any]:
+    """At most a few for each user. Not streamed: a cursor of PostgreSQL's lives in a transaction alone, and none is open here."""
     async with store.reading() as connection:
-        async for row in await connection.stream(query):
-            yield row
+        return (await connection.execute(query)).all()

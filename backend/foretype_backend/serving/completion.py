@@ -21,22 +21,13 @@ from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.timing_wheel import Deadline
 
-__all__ = [
-    "AdmittedRequest",
-    "Claim",
-    "CompletionOutcome",
-    "Record",
-    "developer_of",
-    "estimated_tokens",
-    "rate_limited",
-]
-
 _RETRY_AFTER_MS = 1000.0
 
 _ANYBODY = Principal()
 _NO_STOP = Stop()
 _NO_USAGE = Usage()
 _NO_TIMINGS = Timings()
+_NO_TEXT = TextDelta("", 0.0, 0)
 
 
 class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +109,7 @@ class CompletionOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rest: text that came together with the end and was not delivered: who answers sends both at once.
+        ending: log-probability and number of the tokens that ended the text and became none of it.
     """
 
     reason: Reason
@@ -126,6 +118,7 @@ class CompletionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = _NO_USAGE
     timings_ms: Timings = _NO_TIMINGS
     rest: TextDelta | None = None
+    ending: TextDelta = _NO_TEXT
 
 
 class Claim:
@@ -275,7 +268,13 @@ class Record:
             finish = None
         if finish is not None:
             return CompletionOutcome(
-                reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings, rest=rest
+                reason=reason,
+                finish=finish,
+                refusal=None,
+                usage=usage,
+                timings_ms=timings,
+                rest=rest,
+                ending=self.output.ending,
             )
         retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
         refused = refusal(reason, message, field=field, retry_after_ms=retry)

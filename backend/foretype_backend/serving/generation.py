@@ -19,8 +19,6 @@ from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import AdmittedRequest, CompletionOutcome, Record
 from foretype_backend.serving.output_text import TextDelta, joined
 
-__all__ = ["Generation"]
-
 _MAX_ENGINE_STOPS: Final = 4
 """OpenAI-compatible servers answer 400 to more; the gateway enforces all of them itself."""
 
@@ -109,6 +107,7 @@ class Generation:
                     end_token_ids=self._end_token_ids if job.end_token_ids is None else job.end_token_ids,
                     temperature=job.temperature,
                     stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
+                    begins=job.stop.repeats,
                 ),
                 prompt_text=job.prompt.text,
                 priority=PRIORITY[job.class_],

@@ -13,8 +13,6 @@ from foretype_backend.engines.port import Chunk
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.serving.stops import StopScanner
 
-__all__ = ["OutputText", "TextDelta", "joined"]
-
 _LEAST_LOGPROB = -100.0
 """What an impossible token counts as: JSON has no infinity, and a sum must stay a number."""
 
@@ -61,6 +59,7 @@ class OutputText:
         self._scanner = StopScanner(stop)
         self._pending_logprob = 0.0
         self._pending_tokens = 0
+        self._imposed = len(stop.repeats)
         self.generated_tokens = 0
         self._first_line_tokens = first_line_tokens
         self._shown = shown or {}
@@ -70,6 +69,11 @@ class OutputText:
     @property
     def stopped(self) -> bool:
         return self._scanner.stopped
+
+    @property
+    def ending(self) -> TextDelta:
+        """What ended the text and became none of it, such as the end token: how sure the model was that nothing follows."""
+        return TextDelta("", min(self._pending_logprob, 0.0), self._pending_tokens)
 
     @property
     def unlikely(self) -> bool:
@@ -94,19 +98,29 @@ class OutputText:
                     f"the engine produced token id {token_id}; its model and the tokenizer differ"
                 )
             logprob = _finite(chunk.logprobs[index]) if index < len(chunk.logprobs) else 0.0
+            text = self._decoder.feed((token_id,))
+            if token_id in self._shown:
+                text += self._shown[token_id].decode()
+            logprob = self._chosen(logprob, text)
             self._line_logprob += min(logprob, 0.0)
             if self.unlikely:
                 ready.append(self._scanner.flush())
                 break
             self._pending_logprob += logprob
             self._pending_tokens += 1
-            text = self._decoder.feed((token_id,))
-            if token_id in self._shown:
-                text += self._shown[token_id].decode()
             ready.append(self._scanned(text))
             if self._scanner.stopped:
                 break
-        return self._delta("".join(ready))
+        delta = self._delta("".join(ready))
+        if chunk.end_logprob is not None:
+            self._pending_logprob += _finite(chunk.end_logprob)
+            self._pending_tokens += 1
+        return delta
+
+    def _chosen(self, logprob: float, text: str) -> float:
+        """A token's log-probability; 0 of one that repeats what the user typed, which was no free choice."""
+        repeats, self._imposed = self._imposed > 0, max(self._imposed - len(text), 0)
+        return 0.0 if repeats else logprob
 
     def finish(self) -> TextDelta | None:
         """The engine has ended: deliver what was held back."""

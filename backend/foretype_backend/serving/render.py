@@ -24,8 +24,6 @@ from foretype_wire.segment_cache import SegmentCache
 from foretype_backend.serving.encoded_texts import MemoTokenizer
 from foretype_backend.serving.encoding import INLINE_CHARS, EncodePool, is_short
 
-__all__ = ["MAX_PATH_CHARS", "MAX_PROMPT_CHARS", "Prompt", "Renderer", "SessionEncoder", "check_order", "resolve"]
-
 MAX_PROMPT_CHARS: Final = 1 << 19
 """Most characters of one prompt. A digest is 16 bytes and may stand for a megabyte, so the sum is bounded here. It also
 keeps clear of tiktoken's regular expressions, which panic (past `except Exception`) on a million blanks in a row.
@@ -117,6 +115,9 @@ def check_order(kinds: Sequence[Kind], grammar: Grammar) -> None:
     highest = -1
     for index, kind in enumerate(kinds):
         rank = order.index(kind)
+        if kind in below and not grammar.sees_below:
+            told = f"{grammar.id} shows nothing below the cursor: leave the `{kind}` out"
+            raise InvalidRequestError(f"segments[{index}].kind", told)
         if rank < highest:
             raise InvalidRequestError(f"segments[{index}].kind", f"`{kind}` may not stand after `{kinds[index - 1]}`")
         if rank == highest and kind in _SINGLE:

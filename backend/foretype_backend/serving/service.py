@@ -97,6 +97,8 @@ class CompletionService:
         """Told the tenants that are on another rung of the ladder now, whose clients are to be told."""
         self._tracer = tracer
         self._records: dict[str, Record] = {}
+        self._asking: dict[str, Record] = {}
+        """Of them, those that wait for a ledger of budgets; the scheduler does not know them yet."""
         self._generation = Generation(
             engine,
             end_token_ids=end_token_ids,
@@ -148,6 +150,8 @@ class CompletionService:
         """End a live request; its `run` returns with finish `cancelled`. False when there is none of that key."""
         if key not in self._records:
             return False
+        if key in self._asking:
+            self._asking[key].stop(Reason.CANCELLED)
         self._apply(self._scheduler.cancel(key, self._now()))
         return True
 
@@ -155,6 +159,8 @@ class CompletionService:
         """End a live request of a session for another that comes in its place, as :meth:`cancel` does."""
         if key not in self._records:
             return False
+        if key in self._asking and self._asking[key].job.session == session:
+            self._asking[key].stop(Reason.SUPERSEDED)
         self._apply(self._scheduler.supersede(key, session, self._now()))
         return True
 
@@ -166,6 +172,9 @@ class CompletionService:
 
     def disconnect(self, session: str) -> None:
         """End everything of a session."""
+        for record in self._asking.values():
+            if record.job.session == session:
+                record.stop(Reason.DISCONNECTED)
         self._apply(self._scheduler.disconnect(session, self._now()))
 
     def claim(
@@ -184,6 +193,8 @@ class CompletionService:
             return Claim(None, prompt, self._settle)
         tokens = min(prompt, context_tokens) + max_tokens
         reserved = self.accounts.reserve(principal, class_, tokens, self._now())
+        if isinstance(reserved, Denied) and self.accounts.may_grow(reserved):
+            return Claim(None, prompt, self._settle)  # :meth:`run` reserves when it has asked for more
         if isinstance(reserved, Denied):
             self.metrics.decided(class_, Decision.RATE_LIMITED)
             self.metrics.refused(class_, Reason.RATE_LIMITED)
@@ -252,16 +263,14 @@ class CompletionService:
     ) -> CompletionOutcome:
         job = record.job
         if self.accounts is not None:
-            tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.most_tokens)
-            reserved = (
-                self.accounts.reserve(job.principal, job.class_, tokens, loop.time())
-                if job.reservation is None
-                else self.accounts.resize(job.reservation, tokens, loop.time())
-            )
+            reserved = await self._reserve(self.accounts, record)
+            if not isinstance(reserved, Denied):
+                record.reservation = reserved
+            if record.stop_reason is not None:
+                return self._ended(record, record.stop_reason, "it was stopped while its budget was asked for")
             if isinstance(reserved, Denied):
                 self.metrics.decided(job.class_, Decision.RATE_LIMITED)
                 return rate_limited(reserved, record.timings(self.clock()))
-            record.reservation = reserved
         ticket = self._ticket(job, loop.time())
         try:
             with Deadline(self._alarms_of(loop), job.deadline) as record.guard:
@@ -282,6 +291,26 @@ class CompletionService:
             return self._ended(record, Reason.ENGINE_LOST, self._told(error))
         except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
             return self._fault(record, error)
+
+    async def _reserve(self, accounts: Accounts, record: Record) -> Reservation | Denied | None:
+        """Claim exactly what it may use; the ledger of several gateways is asked before it is denied."""
+        job = record.job
+        tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.most_tokens)
+
+        def reserve() -> Reservation | Denied | None:
+            if job.reservation is None:
+                return accounts.reserve(job.principal, job.class_, tokens, self._now())
+            return accounts.resize(job.reservation, tokens, self._now())
+
+        reserved = reserve()
+        if isinstance(reserved, Denied) and accounts.may_grow(reserved):
+            self._asking[job.key] = record
+            try:
+                if await accounts.grow(reserved):
+                    reserved = reserve()
+            finally:
+                del self._asking[job.key]
+        return reserved
 
     def _alarms_of(self, loop: asyncio.AbstractEventLoop) -> Alarms:
         if self._alarms is None:

@@ -9,6 +9,7 @@ Rules, with generation cut at the first character that makes one of them certain
 - `max_lines` ends it at the end of that many lines, before the line ending (`\n` or `\r\n`)
 - `min_indent` ends it before the first later non-blank line whose indent has fewer columns; line ending and blank lines
   before that line go with it
+- what the text has to repeat first (`repeats`) counts for none of them and is delivered; a text that does not is over at once
 - `opened` takes the place of `max_lines` and `min_indent` once the first line has ended in one of its endings
 """
 
@@ -16,9 +17,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Stop
-
-__all__ = ["TAB_COLUMNS", "StopScanner"]
 
 TAB_COLUMNS: Final = 4
 """A tab goes to the next multiple of this, as :func:`foretype_context.syntax.blocks.indent_columns` measures for the client."""
@@ -62,6 +62,7 @@ class StopScanner:
 
     def __init__(self, stop: Stop) -> None:
         self.stopped = False
+        self._healing = HealedText(stop.repeats)
         self._patterns = [_Pattern(text) for text in dict.fromkeys(stop.strings) if text]
         self._max_lines = stop.max_lines
         self._min_indent = stop.min_indent
@@ -82,8 +83,15 @@ class StopScanner:
         """Take more text; return what can be delivered now. After a stop, everything is swallowed."""
         if self.stopped:
             return ""
-        if self._trivial:
+        new = self._healing.feed(text)
+        if self._healing.garbled:
+            self.stopped = True
             return text
+        new = new[max(len(new) - len(text), 0) :]
+        repeated = text[: len(text) - len(new)]
+        return repeated + (new if self._trivial else self._fed(new))
+
+    def _fed(self, text: str) -> str:
         self._held.append(text)
         for character in text:
             cut = self._advance(character)

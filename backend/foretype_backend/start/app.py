@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 from starlette.routing import WebSocketRoute
 
 from foretype_backend.admission.bounds import Bound
-from foretype_backend.chat.door import ChatDoor
+from foretype_backend.chat.door import ChatDoor, chat_models
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import RUNNING_SERVERS, AdmissionConfig
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
@@ -61,8 +61,6 @@ if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_backend.identity.identity import Identity
     from foretype_backend.operations.worker_peers import WorkerAddress
     from foretype_backend.start.revisions import RevisionParts
-
-__all__ = ["create_app"]
 
 
 def create_app(
@@ -178,7 +176,13 @@ def create_app(
     if accounts is not None:
         service.metrics.watch_usage(lambda: accounts.meter.unstored_rows)
     jobs = HttpJobs(service, renderer)
-    openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
+    openai = OpenAIDoor(
+        jobs,
+        profile,
+        max_body_bytes=limits.max_frame_bytes,
+        aliases=config.model.aliases,
+        chat=chat_models(quality),
+    )
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes, pool_of_threads=encoding)
     next_edit = NextEditDoor(edits, max_body_bytes=limits.max_frame_bytes)
@@ -212,6 +216,7 @@ def create_app(
     pages = PagesDoor(config, admin, functools.partial(_fleet, pools))
     for door in (openai, chat, infill, next_edit, health, admin, signals, pages, playground, DocumentDoor(app.openapi)):
         door.register(app)
+    app.state.encoding = encoding
     app.state.requests = requests
     app.state.late = service.metrics.watch_loop()
     app.state.working = lambda: bool(service.statistics().running)

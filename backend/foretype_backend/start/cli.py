@@ -11,14 +11,13 @@ from typing import Annotated, get_args
 
 import typer
 from foretype_context.terminal import say
+from foretype_context.text.pasted import shell_line
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
 from foretype_backend.config.settings import EngineName
 from foretype_backend.errors import ConfigError
 from foretype_backend.transport.sockets import Inherited
-
-__all__ = ["app", "serve", "tell_of_servers"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -101,7 +100,7 @@ def tell_of_servers() -> None:
             named = f"ollama:{server.good}" if server.kind == "ollama" else server.url
             say(
                 f"foretype serve: {server.kind} at {server.url} has {server.good}, and this is the shipped model; "
-                f"`foretype use {named}` takes it for your editors, `--engine {server.engine} --model {server.url}` here",
+                f"`{shell_line('foretype', 'use', named)}` takes it for your editors, `{shell_line('--engine', server.engine, '--model', server.url)}` here",
                 err=True,
             )
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from foretype_context.grammars.grammar import Grammar
 from foretype_context.tokens.tokenizer import Tokenizer
+from foretype_models.exact_weights import default_prepared_dir
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
@@ -63,9 +64,7 @@ def make_engine(
             | options
         )
     elif name == "embedded":
-        import platformdirs
-
-        options = {"model": model, "prepared_dir": platformdirs.user_cache_path("foretype") / "engine"} | options
+        options = {"model": model, "prepared_dir": default_prepared_dir()} | options
     else:  # an engine that needs nothing of the gateway
         options = given(model=model) | options
     return loaded(name, options)

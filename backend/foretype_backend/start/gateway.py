@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from foretype_backend.engines.embedded.process import EngineProcess
     from foretype_backend.operations.worker_peers import WorkerAddress
 
-__all__ = ["run_gateway"]
-
 
 async def run_gateway(
     config: Config,
@@ -124,6 +122,7 @@ async def run_gateway(
             experiments=experiments,
             revisions=start.revisions,
         )
+        closing.callback(gateway.state.encoding.close)
         if start.revisions:
             from foretype_backend.start.revisions import open_revisions
 

@@ -12,16 +12,14 @@ from foretype_context.grammars.families import ModelEvidence, detect
 from foretype_context.grammars.grammar import Grammar, described, grammar
 from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_models.artifacts import FOLDER, Artifact, locate
-from foretype_models.errors import ArtifactError
+from foretype_models.errors import ArtifactError, GgufError
+from foretype_models.gguf_tokenizer import tokenizer_of
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.engines.embedded.gguf_header import read_header, read_metadata
-from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.errors import ConfigError, ModelFileError
 from foretype_backend.start.running_server import RunningServer
-
-__all__ = ["context_of", "folder_says", "grammar_of", "shipped_artifact", "tokenizer_file_of"]
 
 _logger = logging.getLogger("foretype.gateway")
 _PRE: Final = "tokenizer.ggml.pre"
@@ -46,7 +44,7 @@ def tokenizer_file_of(config: Config, artifact: Artifact | None, server: Running
             if path.suffix == ".gguf":  # of a server that runs this file itself
                 return str(path), tokenizer_of(path)
             return str(path), path.read_bytes()
-        except ModelFileError as error:
+        except GgufError as error:
             raise ConfigError("model.tokenizer", str(error)) from error
         except OSError as error:
             remedy = "name the tokenizer.json of the model"
@@ -60,7 +58,7 @@ def tokenizer_file_of(config: Config, artifact: Artifact | None, server: Running
         )
     try:
         return model, tokenizer_of(Path(model))
-    except ModelFileError as error:
+    except GgufError as error:
         raise ConfigError("engine.model", str(error)) from error
 
 
@@ -97,7 +95,7 @@ def grammar_of(
             _logger.warning("model.grammar: %s", found.warning())
         named = found.grammar
     try:
-        chosen = grammar(named or "") if rules is None else described(rules)
+        chosen = (grammar(named or "") if rules is None else described(rules)).for_vocabulary(tokenizer.controls())
         for token in sorted(chosen.needed()):  # clients need them all; say so now and not to each of them
             tokenizer.control(token)
     except (UnknownGrammarError, UnknownControlError) as error:

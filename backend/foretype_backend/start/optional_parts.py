@@ -36,19 +36,6 @@ if TYPE_CHECKING:
     from foretype_backend.start.plan import StartPlan
     from foretype_backend.telemetry.sink import TelemetrySink
 
-__all__ = [
-    "attach_caches",
-    "make_salts",
-    "open_accounts",
-    "open_edits",
-    "open_experiments",
-    "open_leases",
-    "open_quality_pool",
-    "open_telemetry",
-    "open_traces",
-    "start_identity",
-]
-
 _log = logging.getLogger("foretype.gateway")
 
 
@@ -131,6 +118,7 @@ def open_leases(config: Config, accounts: Accounts, closing: AsyncExitStack) -> 
         raise ConfigError("leases.redis_url", f"{error}; it looks like redis://host:6379/0") from error
     closing.push_async_callback(shared.close)
     shared.start()
+    accounts.spend_from(shared)
     return shared
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
 from foretype_backend.config.secret_files import SALT_FIELD, check_secret_files, read_secret
-from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, usage_path
+from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, telemetry_url, usage_path
 from foretype_backend.config.tenants import check_tenants
 from foretype_backend.errors import ConfigError
 from foretype_backend.operations.certificate import Certificate
@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
     from foretype_backend.chat.edit_pool import EditParts
     from foretype_backend.chat.pool import QualityParts
     from foretype_backend.start.revisions import RevisionParts
-
-__all__ = ["StartPlan", "plan", "salted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,7 @@ def plan(config: Config, *, patience_s: float = PATIENCE_S) -> StartPlan:
 
         next_edit = edit_parts(config.pool.next_edit)
     _check_stores(config)
-    _check_leases(config)
+    _check_redis(config)
     _check_state(config)
     _check_traces(config)
     return StartPlan(certificate=certificate, parts=parts, revisions=revisions, quality=quality, next_edit=next_edit)
@@ -122,21 +120,32 @@ def _check_stores(config: Config) -> None:
             _check_file(field, file)
 
 
-def _check_leases(config: Config) -> None:
-    if config.leases.redis_url is None or not config.identity.on:
-        return
-    try:
-        from foretype_backend.admission.redis_leases import check_url
-    except ImportError as error:
-        raise ConfigError("leases.redis_url", "needs `pip install 'foretype[tiers]'`") from error
-    try:
-        check_url(config.leases.redis_url)
-    except ValueError as error:
-        raise ConfigError("leases.redis_url", f"{error}; it looks like redis://host:6379/0") from error
+def _check_redis(config: Config) -> None:
+    named = {"pool.fast.retire_url": config.pool.fast.retire_url}
+    if config.identity.on:
+        named["leases.redis_url"] = config.leases.redis_url
+    for field, url in named.items():
+        if url is None:
+            continue
+        try:
+            from foretype_backend.redis_url import check_redis_url
+        except ImportError as error:
+            raise ConfigError(field, "needs `pip install 'foretype[tiers]'`") from error
+        try:
+            check_redis_url(url)
+        except ValueError as error:
+            raise ConfigError(field, f"{error}; it looks like redis://host:6379/0") from error
 
 
 def _check_state(config: Config) -> None:
     """What lies in the state directory, or is made there."""
+    if config.telemetry.enabled and config.telemetry.url is None:
+        events = Path(telemetry_url(config))
+        remedy = "name a directory that it can with --state-dir, or start with --no-telemetry"
+        if not events.exists():
+            _check_makeable("state_dir", events, remedy)
+        elif not os.access(events, os.R_OK | os.W_OK) or not os.access(events.parent, os.W_OK | os.X_OK):
+            raise ConfigError("state_dir", f"{events} cannot be written by this user; {remedy}")
     if not salted(config):
         return
     from foretype_backend.errors import EpochFileError

@@ -9,15 +9,13 @@ from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.edit_models.question import EditWindow
 from foretype_context.errors import UnknownControlError, UnknownLayoutError
-from foretype_context.prompt.profile import BLOCK_ANSWER_TOKENS, Budgets, MinMeanLogprob, Profile
+from foretype_context.prompt.profile import BLOCK_ANSWER_TOKENS, Budgets, LineChance, MinMeanLogprob, Profile
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.rules import check_context
 from foretype_backend.config.settings import ModelConfig
 from foretype_backend.errors import ConfigError, EngineUnavailableError
 from foretype_backend.start.prepare import Parts
-
-__all__ = ["check_profile", "layout_of", "make_profile"]
 
 
 def make_profile(config: Config, parts: Parts) -> Profile:
@@ -118,8 +116,12 @@ def layout_of(config: Config, parts: Parts) -> str:
 def _thresholds(config: Config, parts: Parts) -> dict[str, Any]:
     """What decides what is shown: as configured, else as measured for these weights, else the profile's defaults."""
     chosen: dict[str, Any] = {}
-    for name, type_ in {"min_mean_logprob": MinMeanLogprob, "local_min_confidence": float}.items():
-        value: object = getattr(config.model, name)
+    for name, type_ in {
+        "min_mean_logprob": MinMeanLogprob,
+        "line_chance": LineChance,
+        "local_min_confidence": float,
+    }.items():
+        value: object = getattr(config.model, name, None)
         if value is None and name in parts.measured:
             try:
                 value = msgspec.convert(parts.measured[name], type_)

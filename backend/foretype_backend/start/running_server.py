@@ -12,19 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from foretype_context.authorities import trusted
+from foretype_context.text.pasted import shell_line
 from foretype_context.tokens.tokenizer import Tokenizer
+from foretype_models.errors import GgufError
+from foretype_models.gguf_tokenizer import tokenizer_from, tokenizer_of
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
 from foretype_backend.config.settings import RUNNING_SERVERS
-from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_from, tokenizer_of
 from foretype_backend.engines.openai.model_list import pick_model
-from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
+from foretype_backend.errors import ConfigError, EngineUnavailableError
 
 if TYPE_CHECKING:  # a gateway whose engine is its own asks nobody
     import httpx
-
-__all__ = ["PATIENCE_S", "RunningServer", "check_tokenizer", "find_server"]
 
 _ANSWER_S: Final = 20.0
 """A vocabulary is some megabytes of JSON."""
@@ -64,7 +65,7 @@ class RunningServer:
                 return self.url, tokenizer_from(self.metadata, self.url)
             if self.file is not None:
                 return str(self.file), tokenizer_of(self.file)
-        except ModelFileError as error:
+        except GgufError as error:
             raise ConfigError("model.tokenizer", str(error)) from error
         told = "does not say its tokenizer, and its file is not on this machine"
         raise ConfigError(
@@ -179,7 +180,7 @@ def _client(config: Config, patience_s: float = PATIENCE_S) -> httpx.Client:
     key = None if key_file is None else read_token(Path(key_file), "engine.api_key_file", min_chars=1)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     timeout = httpx.Timeout(min(patience_s, _ANSWER_S), connect=2.0)
-    return httpx.Client(headers=headers, timeout=timeout, trust_env=False)
+    return httpx.Client(headers=headers, timeout=timeout, trust_env=False, verify=trusted())
 
 
 def _ollama(asker: _Asker, root: str, named: str | None) -> RunningServer:
@@ -190,7 +191,7 @@ def _ollama(asker: _Asker, root: str, named: str | None) -> RunningServer:
     names = [str(one.get("name")) for one in entries]
     if named is not None and named not in names and f"{named}:latest" in names:
         named = f"{named}:latest"
-    get = f"; get it with `ollama pull {named or 'qwen2.5-coder:1.5b-base'}`"
+    get = f"; get it with `{shell_line('ollama', 'pull', named or 'qwen2.5-coder:1.5b-base')}`"
     model = pick_model(names, named, root, get=get, only=True)
     if model not in names:
         raise EngineUnavailableError(f"{root}: Ollama has no model {model!r}{get}")
@@ -216,7 +217,7 @@ def _llama_cpp(asker: _Asker, root: str, named: str | None) -> RunningServer:
     name = PurePath(path)
     if named is not None and named not in (path, name.name, name.stem, props.get("model_alias")):
         raise EngineUnavailableError(
-            f"{root}: serves {name.name} now, not {named}; start that again, or `foretype use {root}`"
+            f"{root}: serves {name.name} now, not {named}; start that again, or `{shell_line('foretype', 'use', root)}`"
         )
     return RunningServer(engine="llama-cpp", url=root, model=named, file=_readable(path))
 

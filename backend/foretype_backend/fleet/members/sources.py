@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urljoin
 
 import httpx
+from foretype_context.authorities import trusted
 from foretype_wire.credentials import without_credentials
 
 from foretype_backend.config.fleet import DiscoveryConfig
@@ -22,8 +23,6 @@ from foretype_backend.fleet.members.announced import (
     read_replicas,
     read_rollouts,
 )
-
-__all__ = ["DnsSource", "FileSource", "HttpSource", "Source", "source_of"]
 
 _MOST_BYTES: Final = 4 << 20
 """A thousand replicas are a third of a megabyte."""
@@ -167,7 +166,7 @@ class HttpSource:
     async def _get(self, url: str) -> bytes | None:
         """None where there is no such thing."""
         if self._client is None:
-            tls = self._url.startswith("https://")
+            tls = trusted() if self._url.startswith("https://") else False
             self._client = httpx.AsyncClient(timeout=self._timeout_s, trust_env=False, verify=tls)
         headers = {"Accept": "application/json"}
         tag, kept = self._kept.get(url, ("", b""))

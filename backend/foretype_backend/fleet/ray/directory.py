@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import httpx
 import msgspec
+from foretype_wire.tasks import end_tasks
 from ray import serve as ray_serve
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,8 +29,6 @@ from foretype_backend.fleet.ray.register import HEARTBEAT_S, Register, ReplicaAn
 from foretype_backend.fleet.ray.rolls import Rolls
 from foretype_backend.fleet.ray.serve_config import Placed
 from foretype_backend.fleet.rollout.counters import read_revisions
-
-__all__ = ["Directory"]
 
 _log = logging.getLogger("ray.serve.foretype")
 _ROLL_S: Final = 1.0
@@ -76,7 +75,13 @@ class Directory:
         self._settled = False
         self._settling = asyncio.create_task(self._settle(), name="everybody is heard")
         self._rolling = asyncio.create_task(self._roll(), name="roll-outs")
-        running_replicas.LISTENERS.add(self._run_now)
+        self._leave = running_replicas.LISTENERS.add(self._run_now)
+
+    async def close(self) -> None:
+        """Nothing of it goes on; a replica of Ray's ends with its process instead."""
+        self._leave()
+        await end_tasks(self._settling, self._rolling, *self._opening)
+        await self._http.aclose()
 
     async def reconfigure(self, wanted: Mapping[str, Any]) -> None:
         """Of a deployment's `user_config`: which revision of a pool is the stable one, and roll-outs that are ordered."""

@@ -27,8 +27,6 @@ from foretype_backend.errors import FleetError
 from foretype_backend.fleet.ray.engine_process import free_port
 from foretype_backend.fleet.ray.fleet_file import FleetFile
 
-__all__ = ["RAY", "Head", "HeadState", "check_ray"]
-
 RAY: Final = "2.60"
 """Whose interfaces are used here; another minor version may have other ones."""
 _END_S: Final = 30.0
@@ -174,10 +172,10 @@ class Head:
         told = self._log.read_text("utf-8", "replace")[-_LOG_CHARS:]
         raise FleetError(f"Ray's head ended while it started; {self._log} ends: {told}")
 
-    def gave_up(self, state: HeadState) -> bool:
-        """Whether it has ended by itself, or does so within moments."""
-        ends_s = time.monotonic() + _LAST_S
-        while _lives(state) and time.monotonic() < ends_s:
+    def gave_up(self, state: HeadState, *, soon: bool) -> bool:
+        """Whether it has ended by itself; `soon`, or may do so, since it does not answer: that is waited for."""
+        ends_s = time.monotonic() + (_END_S if soon else 0.0)
+        while self._state_file.exists() and _lives(state) and time.monotonic() < ends_s:
             time.sleep(0.1)
         return self._state_file.exists() and not _lives(state)
 

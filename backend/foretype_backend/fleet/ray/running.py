@@ -19,8 +19,6 @@ from foretype_backend.fleet.ray.rolls import Order
 from foretype_backend.fleet.ray.serve_api import FAILED, RUNNING, ServeApi, persistently
 from foretype_backend.fleet.ray.serve_config import DIRECTORY, Placed, rolled, serve_config, targets
 
-__all__ = ["RunningFleet", "check_room"]
-
 _LOOK_S: Final = 0.2
 _HEAD_S: Final = 300.0
 _HEADS: Final = 3
@@ -117,37 +115,43 @@ class RunningFleet:
         head = self.head
         with head.starting():
             head.check_free()
-            state = None
-            try:
-                state = self._start(head, told)
-                with ServeApi(head.url, head.token()) as api:
-                    self._deploy(api, config, limit_s, told, functools.partial(head.check, state))
-            except BaseException as error:
-                if (begun := state or head.state()) is not None:
-                    try:
-                        if isinstance(error, FleetError):
-                            head.check(begun)  # that it has ended says more than that it does not answer
-                    finally:
-                        head.end(begun)
-                raise
+            for left in reversed(range(_HEADS)):
+                if self._started(head, config, limit_s, told, left):
+                    break
 
-    def _start(self, head: Head, told: Callable[[str], None]) -> HeadState:
-        """Returns when it answers and has its own node. Ray gives up a node that takes 30 s to come, as on a busy machine: it is started again."""
-        for left in reversed(range(_HEADS)):
+    def _started(
+        self, head: Head, config: Mapping[str, Any], limit_s: float, told: Callable[[str], None], left: int
+    ) -> bool:
+        """Whether it serves. False where Ray gave up, and may be tried again `left` times.
+
+        On a busy machine its node, or the server of its own client, takes longer than the 30 s that it waits for them: then it ends
+        with all its processes, also after it has answered.
+        """
+        state = None
+        try:
             state = head.start()
             told(f"Ray's head starts ({head.url}, process {state.pid})")
             alive = functools.partial(head.check, state)
+            with ServeApi(head.url, head.token()) as api:
+                self._until(api.answers, _HEAD_S, "Ray's head", alive)
+                self._until(lambda: bool(api.nodes()), _HEAD_S, "its node", alive)
+                self._deploy(api, config, limit_s, told, alive)
+            return True
+        except BaseException as error:
+            if (begun := state or head.state()) is None:
+                raise
+            again = False
             try:
-                with ServeApi(head.url, head.token()) as api:
-                    self._until(api.answers, _HEAD_S, "Ray's head", alive)
-                    self._until(lambda api=api: bool(api.nodes()), _HEAD_S, "its node", alive)
-                return state
-            except FleetError as error:
-                if not (left and head.gave_up(state)):
-                    raise
-                told(f"{error}; it is started again")
-                head.end(state)
-        raise AssertionError("it is started once at least")
+                if isinstance(error, FleetError):
+                    again = left > 0 and head.gave_up(begun, soon=isinstance(error.__cause__, httpx.HTTPError))
+                    if not again:
+                        head.check(begun)  # that it has ended says more than that it does not answer
+            finally:
+                head.end(begun)
+            if not again:
+                raise
+            told(f"{error}; it is started again")
+            return False
 
     def _deploy(
         self,

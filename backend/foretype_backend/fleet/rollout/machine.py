@@ -23,21 +23,6 @@ from foretype_backend.experiments.guardrails import Guardrails
 from foretype_backend.fleet.rollout.counters import Counts, GatewayLook, counted
 from foretype_backend.fleet.rollout.guards import LATE_LOOKS, is_late, judge
 
-__all__ = [
-    "Rollout",
-    "RolloutEvent",
-    "RolloutOptions",
-    "announced",
-    "back",
-    "begin",
-    "gate_passes",
-    "go_on",
-    "hold",
-    "look",
-    "read",
-    "warm",
-]  # fmt: skip
-
 VERSION: Final = 1
 _MOST_EVENTS: Final = 50
 _Share = Annotated[float, Meta(gt=0.0, le=1.0)]
