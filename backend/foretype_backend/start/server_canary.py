@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from foretype_backend.chat.pool import BlockPool
     from foretype_backend.fleet.pool import ReplicaPool
 
-__all__ = ["check_answer", "check_blocks", "check_server"]
-
 _PREFIX: Final = "def add(a, b):\n    return "
 _SUFFIX: Final = "\n\n\ndef subtract(a, b):\n    return a - b\n"
 _TOKENS: Final = 16
@@ -102,15 +100,19 @@ async def check_answer(
     ends = frozenset(tokenizer.control(token) for token in grammar.controls() if token in present)
     params = GenerationParams(max_tokens=_TOKENS, end_token_ids=ends)
     request = GenerationRequest("foretype-canary", prompt.ids, params, prompt_text=prompt.text, salt="foretype")
-    decoder, text, counted = StreamDecoder(tokenizer), "", 0
+    decoder, text, counted, highest = StreamDecoder(tokenizer), "", 0, 0
     try:
         async with contextlib.aclosing(cast("AsyncGenerator[Chunk]", engine.generate(request))) as chunks:
             async for chunk in chunks:
                 text += chunk.text if chunk.text is not None else decoder.feed(chunk.token_ids)
+                highest = max((highest, *chunk.token_ids))
                 counted = chunk.prompt_tokens or counted
     except PromptRefusedError as error:
         raise ConfigError(field, str(error)) from error
-    wrong = _wrong(text, counted, len(prompt.ids), grammar)
+    if highest >= tokenizer.vocabulary_tokens:
+        wrong = f"writes token {highest}, and tokenizer has {tokenizer.vocabulary_tokens}; name the model's own with [model] tokenizer"
+    else:
+        wrong = _wrong(text, counted, len(prompt.ids), grammar)
     if wrong:
         raise ConfigError(field, f"{engine.capabilities().model} {wrong}")
 

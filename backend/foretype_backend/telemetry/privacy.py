@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import select
@@ -23,6 +23,7 @@ from foretype_backend.config.load import load_config
 from foretype_backend.database import is_there
 from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.audit_chain import Act
+from foretype_backend.identity.directory import DEFAULT_TENANT
 from foretype_backend.identity.store import audited
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import safe_name
@@ -31,9 +32,8 @@ from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.texts import Texts, read_key
 from foretype_backend.telemetry.upkeep import kept, reseal
 
-__all__ = ["Privacy"]
-
 _T = TypeVar("_T")
+_ANOTHER: Final = "name the gateway's with --profile FILE or --store URL"
 
 
 class Privacy:
@@ -114,9 +114,18 @@ class Privacy:
         return self._run(change)
 
     def delete(self, tenant: str, user: str | None) -> dict[str, int]:
-        """Remove everything of a tenant, or of one user of it. Returns how many events and objects of text went."""
+        """Remove everything of a tenant, or of one user of it. Returns how many events and objects of text went.
+
+        Raises:
+            ValueError: nothing is kept of that tenant: its name is wrong, or the store is.
+        """
+        whole = user is None and tenant != DEFAULT_TENANT  # where there are no tenants there may be nothing of anybody
 
         async def remove(store: Store, texts: Texts | None) -> dict[str, int]:
+            if whole and not await self._keeps(store, texts, tenant):
+                raise StoreError(
+                    f"nothing is kept of tenant {tenant!r} in {store.place}; `privacy show` lists whose there is"
+                )
             # The log outlives what is deleted: it holds a digest of the pseudonym.
             subject = tenant if user is None else f"user {sha256(user.encode()).hexdigest()[:16]}"
             await self._note(Act("privacy.delete", subject, tenant, {"whole_tenant": user is None}))
@@ -127,8 +136,17 @@ class Privacy:
             return {"events": await store.delete(tenant=tenant, user=user), "texts": objects}
 
         if not self._exists():
+            if whole:
+                raise ValueError(f"{self.url} is not there: no gateway has kept anything in it; {_ANOTHER}")
             return {"events": 0, "texts": 0}
         return self._run(remove)
+
+    async def _keeps(self, store: Store, texts: Texts | None, tenant: str) -> bool:
+        if tenant in {one.tenant for one in await store.consents()}:
+            return True
+        if texts is None:
+            return False
+        return bool([path async for path in texts.paths(tenant)])
 
     def export(self, file: Path) -> dict[str, int]:
         """Write events and texts of tenants with `train` as JSON lines (mode 0600), and of nobody else."""
@@ -156,7 +174,7 @@ class Privacy:
             return counts
 
         if not self._exists():
-            raise ValueError(f"{self.url} is not there: no gateway has kept anything in it; give --store URL")
+            raise ValueError(f"{self.url} is not there: no gateway has kept anything in it; {_ANOTHER}")
         return self._run(write)
 
     def rotate_key(self, *, to: Path | None = None, go_on: bool = False) -> dict[str, Any]:

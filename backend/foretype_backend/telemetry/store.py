@@ -14,8 +14,6 @@ from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.migrate import SCHEMA
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, daily, daily_survival, events, metadata, tenants
 
-__all__ = ["Store"]
-
 _NAMES: Final = ", ".join(EVENT_COLUMNS)
 _INSERT: Final = f"INSERT INTO events ({_NAMES}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))}) ON CONFLICT DO NOTHING"
 _INCOMING: Final = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE events) ON COMMIT DELETE ROWS"
@@ -171,4 +169,4 @@ class Store:
             yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def _mapped(self) -> AbstractAsyncContextManager[None]:
-        return as_store_error(self.place)
+        return as_store_error(self.place, SCHEMA.field)

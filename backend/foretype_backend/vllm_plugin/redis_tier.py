@@ -34,14 +34,12 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, Tra
 
 from foretype_backend.errors import TierRefusedError, TierUnavailableError
 from foretype_backend.prefix.redis_chunks import RedisChunks
-from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice, read_stream
+from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice, follow_stream
 from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import SpanIndex
 from foretype_backend.prefix.tier_policy import CostGate, TierHealth, TierHealthStatistics
 from foretype_backend.vllm_plugin import FEED
 from foretype_backend.vllm_plugin.requests import placement_in, positions_of
-
-__all__ = ["RedisTier", "TierStatistics"]
 
 _log = logging.getLogger("foretype.vllm")
 T = TypeVar("T")
@@ -353,11 +351,5 @@ class RedisTier(SecondaryTierManager):
     def _listen(self, url: str) -> None:
         """Brings what the gateways say into this process; the policy hears it from here, too."""
         client = redis.Redis.from_url(url, socket_timeout=5.0, protocol=2)
-        after = "$"
-        while not self._closing.is_set():
-            try:
-                messages, after = read_stream(client, after, self._secret, block_ms=1_000)
-                FEED.publish(messages)
-            except redis.RedisError:
-                self._closing.wait(1.0)
+        follow_stream(client, self._secret, FEED.publish, self._closing)
         client.close()
