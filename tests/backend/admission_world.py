@@ -1,7 +1,5 @@
 """The scheduler in virtual time: tenants that ask, an engine with slots that takes a fixed time, and what became of it."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import random

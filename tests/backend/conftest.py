@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 from foretype_backend.identity import store_watch, usage
-from foretype_lab import postgres
+
+from backend import postgres_server
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +16,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def postgres_url() -> Iterator[str]:
     """An empty database of a server of the module's own."""
-    if not postgres.available():
+    if not postgres_server.available():
         pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    with postgres.server() as url:
+    with postgres_server.server() as url:
         yield url

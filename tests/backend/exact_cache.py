@@ -1,7 +1,5 @@
 """The engine's own figure of cached tokens, to calibrate the shadow against."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

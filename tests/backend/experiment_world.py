@@ -4,8 +4,6 @@ What a developer sees depends on the profile that the gateway sent and on nothin
 its budget, the engine is right where as many lines came as the place needs, and the simulated model takes so long per token.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

@@ -1,7 +1,5 @@
 """Stores of tenants and keys, and a gateway that asks for them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -89,6 +87,7 @@ async def leased_gateway(
                 async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
                     world.service.metrics.watch_leases(shared.away_s)
                     assert await shared.renew()
+                    accounts.spend_from(shared)
                     shared.start()
                     yield world, {"Authorization": f"Bearer {key.text}"}
                     await world.idle()

@@ -1,7 +1,5 @@
 """Developers who keep asking while something goes wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

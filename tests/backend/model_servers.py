@@ -4,8 +4,6 @@ Ollama: by notes on fb30760, not its text: api/types.go and server/routes.go. ll
 REST API v0 and of OpenAI compatibility. Each keeps the bodies that it was sent, and counts who hung up on it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
@@ -70,23 +68,27 @@ KEPT: dict[str, Any] = {"timeout_keep_alive": 600}
 
 
 @asynccontextmanager
-async def running(server: _T, port: int = 0) -> AsyncGenerator[_T]:
-    """Serve it on a port of its own, or on the one given."""
-    with socket.socket() as listener:
+async def served(routes: list[Route], port: int = 0, **options: Any) -> AsyncGenerator[int]:
+    """Serve them on a port of loopback, the one given or one of their own, which it gives."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
-        server.port = listener.getsockname()[1]
-        app = Starlette(routes=server.routes())
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", **KEPT, timeout_graceful_shutdown=1)
-        serving = uvicorn.Server(config)
+        options = KEPT | {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1} | options
+        serving = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), **options))
         task = asyncio.create_task(serving.serve(sockets=[listener]))
         while not serving.started:  # noqa: ASYNC110  uvicorn has no event for it
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.005)
         try:
-            yield server
+            yield listener.getsockname()[1]
         finally:
             serving.should_exit = True
             await task
+
+
+@asynccontextmanager
+async def running(server: _T, port: int = 0) -> AsyncGenerator[_T]:
+    async with served(server.routes(), port) as server.port:
+        yield server
 
 
 @dataclass(kw_only=True)

@@ -1,7 +1,5 @@
 """`python -m foretype_backend` that gives nobody up whom a busy machine keeps from answering: for tests of what comes long before that."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Final

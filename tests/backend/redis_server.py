@@ -1,7 +1,5 @@
 """A real redis-server of the test's own, on a Unix socket in a short-lived folder."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess

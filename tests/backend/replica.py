@@ -1,14 +1,11 @@
 """A replica of `vllm serve` that can be told to be difficult: its wire, its prefix cache, its metrics, no model."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
 import socket
-import weakref
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from backend.model_servers import KEPT
@@ -22,7 +19,7 @@ VOCABULARY = 1_000
 
 
 class Replica:
-    """A server on a port of its own, which it keeps when it is stopped and started again.
+    """A server on a port of its own, started and stopped by `async with` or by hand. The port is its own until it is stopped.
 
     Attributes:
         behaviour: `ok`, `silent` (takes and says nothing), `endless`, `garbage`, `html`, `dies` (mid-stream), `error`
@@ -65,10 +62,9 @@ class Replica:
         self.aborted: list[str] = []
         self.disconnects = self.starts = self.computed_tokens = 0
         self._live: dict[str, asyncio.Event] = {}
-        # Bound for as long as this is used, and never listened on: no other process gets the port before the start or between two.
-        kept = self._bound(0)
-        weakref.finalize(self, kept.close)
-        self.port: int = kept.getsockname()[1]
+        # Bound until it is stopped, and never listened on: no other process gets the port before the start or between two.
+        self._kept = self._bound(0)
+        self.port: int = self._kept.getsockname()[1]
         self._server: uvicorn.Server | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -97,7 +93,17 @@ class Replica:
         made.bind(("127.0.0.1", port))
         return made
 
-    async def stop(self) -> None:
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def stop(self, *, keeps_port: bool = False) -> None:
+        """Ends; with `keeps_port` to be started again."""
+        if not keeps_port:
+            self._kept.close()
         if self._server is not None and self._task is not None:
             self._server.force_exit = self._server.should_exit = True
             with contextlib.suppress(asyncio.CancelledError):

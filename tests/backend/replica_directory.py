@@ -9,10 +9,8 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import uvicorn
-from backend.model_servers import KEPT
+from backend.model_servers import served
 from backend.replica import Replica
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -84,26 +82,6 @@ class ReplicaDirectory:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[ReplicaDirectory]:
-        app = Starlette(routes=[Route("/replicas", self._list), Route("/rollouts", self._rollouts)])
-        config = uvicorn.Config(
-            app,
-            port=self.port,
-            log_level="critical",
-            lifespan="off",
-            **KEPT,
-            timeout_graceful_shutdown=0,
-            date_header=False,
-        )
-        server = uvicorn.Server(config)
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        listener = config.bind_socket()
-        self.port = listener.getsockname()[1]
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
-            await asyncio.sleep(0.005)
-        try:
+        routes = [Route("/replicas", self._list), Route("/rollouts", self._rollouts)]
+        async with served(routes, self.port, timeout_graceful_shutdown=0, date_header=False) as self.port:
             yield self
-        finally:
-            server.force_exit = server.should_exit = True
-            await task
-            listener.close()

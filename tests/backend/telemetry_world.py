@@ -1,7 +1,5 @@
 """Events as clients send them, and stores to put them into."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every administrative command and HTTP operation leaves an entry in the audit log: one that is new has to be named here."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

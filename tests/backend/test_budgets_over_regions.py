@@ -1,7 +1,5 @@
 """Budgets of gateways in two regions: one Redis for both over a long way, and a Redis each with a share of every budget."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -4,8 +4,6 @@ The gateway runs as it is shipped, on a root that it cannot write to but for one
 and a real Redis; a collector of the test's own takes its traces. With leaks planted the same search finds each of them.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import gzip
@@ -26,6 +24,8 @@ import psutil
 import pytest
 import redis
 from backend.identity_world import NOW_MS, minted, record
+from backend.postgres_server import Postgres, PostgresUnavailableError, postgres
+from backend.postgres_server import available as postgres_available
 from backend.redis_server import RedisServer, redis_server
 from backend.replica import Replica
 from backend.test_gateway_process import serving
@@ -36,9 +36,6 @@ from foretype_backend.config.secret_files import make_secret
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.transport.server import running
-from foretype_lab.errors import PostgresUnavailableError
-from foretype_lab.postgres import Postgres, postgres
-from foretype_lab.postgres import available as postgres_available
 from foretype_wire.messages import VERSION, Changed, ChangeReason, Feedback, Hello, Profile, Workspace
 from starlette.applications import Starlette
 from starlette.requests import Request

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
 from foretype_backend.chat.answer_pace import AnswerPace
+from foretype_backend.chat.door import ChatRequest
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, TemplateHitRates, template_name
 from foretype_backend.config.config import Config
@@ -105,7 +106,8 @@ async def test_an_answer_comes_whole_and_its_history_is_a_cached_prefix() -> Non
         (report,) = world.app.state.chat.templates.report()
         assert (report.template, report.hit_rate, report.changing) == ("explain", 20 / 60, False)
         metrics = (await http.get("/metrics")).text
-        assert 'foretype_chat_ttft_seconds_count{pool="quality",tier="paid"} 2.0' in metrics
+        for times in ("ttft", "tpot"):
+            assert f'foretype_chat_{times}_seconds_count{{pool="quality",tier="paid"}} 2.0' in metrics
         assert metrics.count("# TYPE foretype_requests_total counter") == 1
 
 
@@ -133,6 +135,17 @@ async def test_what_goes_upstream_is_what_was_checked() -> None:
         assert (body["model"], body["stop"], body["seed"], body["max_tokens"]) == ("instruct", ["\n"], 7, 3)
 
 
+async def test_null_counts_as_left_out() -> None:
+    nothing = dict.fromkeys(set(ChatRequest.__struct_fields__) - {"messages"})
+    async with chatting() as (world, upstream), world.http() as http:
+        asked = ASK | nothing | {"stream_options": {"include_usage": None}}
+        assert (await http.post("/v1/chat/completions", json=asked)).status_code == 200
+        await http.post("/v1/chat/completions", json=ASK)
+        assert upstream.bodies[0] == upstream.bodies[1]
+        refused = await http.post("/v1/chat/completions", json=ASK | {"logit_bias": {"1": 1}})
+        assert refused.json()["error"]["param"] == "logit_bias"
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -141,7 +154,7 @@ async def test_what_goes_upstream_is_what_was_checked() -> None:
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": "word " * 9000}]}, "messages"),
-        ({"tools": []}, "body"),
+        ({"tools": []}, "tools"),
         ({"n": 2}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"temperature": 3}, "temperature"),
@@ -155,10 +168,21 @@ async def test_a_bad_field_is_named(change: dict[str, Any], field: str) -> None:
         assert not upstream.bodies
 
 
+async def test_a_model_that_the_pool_has_not_is_refused_where_its_name_is_known() -> None:
+    async with chatting(model="instruct", free_model="small") as (world, upstream), world.http() as http:
+        answer = await http.post("/v1/chat/completions", json=ASK | {"model": "gpt-4o"})
+        told = answer.json()["error"]
+        assert (answer.status_code, told["code"]) == (404, "model_not_found")
+        assert told["message"] == "there is no model 'gpt-4o' here; there are instruct, small"
+        assert not upstream.bodies
+        assert [one["id"] for one in (await http.get("/v1/models")).json()["data"]][-2:] == ["instruct", "small"]
+        assert (await http.post("/v1/chat/completions", json=ASK | {"model": "instruct"})).status_code == 200
+
+
 async def test_a_pool_that_is_missing_or_away_says_so() -> None:
     async with gateway() as world, world.http() as http:
         answer = await http.post("/v1/chat/completions", json=ASK)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "pool_missing")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "pool_missing")
     away = pool_of("http://127.0.0.1:1/v1")
     await away.start()
     async with gateway(quality=away) as world, world.http() as http:

@@ -3,8 +3,10 @@ import asyncio
 import msgspec
 import pytest
 from backend.world import TOKENIZER
-from foretype_backend.admission.outcomes import FINISHES, HTTP_STATUS, Reason
+from foretype_backend.admission.outcomes import CODES, FINISHES, HTTP_STATUS, Reason
+from foretype_backend.doors.readiness import UnreadyReason
 from foretype_backend.engines.port import Chunk
+from foretype_backend.errors import FAULT_TOLD, Fault
 from foretype_backend.serving.completion import AdmittedRequest, Record
 from foretype_backend.serving.output_text import OutputText
 from foretype_backend.serving.render import Prompt
@@ -82,3 +84,34 @@ def test_a_deadline_is_a_refusal_before_the_first_text_and_a_finish_after_it() -
     assert one.ended(Reason.EXPIRED, 1.0).refusal is not None
     one.first_text = 0.5
     assert one.ended(Reason.EXPIRED, 1.0).finish == "expired"
+
+
+ENDINGS = [
+    ("end_of_middle", "end_of_middle", 200),
+    ("stop", "stop", 200),
+    ("length", "length", 200),
+    ("cancelled", "cancelled", 499),
+    ("superseded", "cancelled", 499),
+    ("document_limit", "cancelled", 499),
+    ("disconnected", "cancelled", 499),
+    ("expired", "expired", 408),
+    ("rate_limited", "rate_limited", 429),
+    ("overloaded", "overloaded", 503),
+    ("invalid", "invalid_request", 400),
+    ("mismatch", "tokenizer_mismatch", 400),
+    ("engine_lost", "engine_unavailable", 503),
+    ("fault", "engine_unavailable", 500),
+]
+
+
+def test_clients_and_dashboards_know_how_a_request_ended_by_these_words() -> None:
+    told = [
+        (str(one), str(FINISHES[one] if one in FINISHES else CODES[one]), HTTP_STATUS.get(one, 200)) for one in Reason
+    ]
+    assert told == ENDINGS
+
+
+def test_what_is_wrong_with_an_engine_or_a_start_is_told_by_these_words() -> None:
+    engines = {"lost", "certificate", "silent", "garbage", "error", "busy", "region", "replaced"}
+    assert {str(one) for one in Fault} == engines == {str(one) for one in FAULT_TOLD}
+    assert {str(one) for one in UnreadyReason} == {"draining", "engine", "issuer"}

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 REPLICAS = "[pool.fast]\nreplicas = ['http://127.0.0.1:9/v1']\n"
 OPENAI = "[engine]\nname = 'openai'\nmodel = 'http://127.0.0.1:9/v1'\n[model]\ntokenizer = 'tokenizer.json'\n"
 SHARED = REPLICAS + "[model]\ntokenizer = 'tokenizer.json'\n[identity]\nsalt_file = 'salt'\n"
+TENANTS = SHARED + "enabled = true\n"
 OIDC = SHARED + "[identity.oidc]\nissuer = 'https://i.example'\naudience = 'foretype'\n"
 QUALITY = OPENAI + "[pool.quality]\nurl = 'http://127.0.0.1:9/v1'\n"
 EDITS = "[pool.next_edit]\nurl = 'http://127.0.0.1:9/v1'\nformat = 'sweep-next-edit'\ntokenizer = 'tokenizer.json'\n"
@@ -98,7 +99,7 @@ BROKEN = {
     "a budget over the model": ("[model.budgets]\nprompt_tokens = 9000\n", "model.budgets.prompt_tokens"),
     "a budget below zero": ("[model.budgets]\nsuffix_tokens = -1\n", "model.budgets.suffix_tokens"),
     "no such strategy": ("[model]\nstrategy = 'best-1'\n", "model.strategy"),
-    "a grammar of tomorrow": ("[model.grammar_rules]\nid = 'm-1'\nformat = 2\n", "model.grammar_rules.format"),
+    "a grammar of tomorrow": ("[model.grammar_rules]\nid = 'm-1'\nformat = 4\n", "model.grammar_rules.format"),
     "a grammar with a token of two words": (
         "[model.grammar_rules]\nid = 'm-1'\nfim_prefix = 'two words'\nfim_suffix = '<s>'\nend_tokens = ['<e>']\n",
         "model.grammar_rules.fim_prefix",
@@ -142,6 +143,15 @@ end_tokens = ['<e>']
     "a tenant that is no name": (OIDC + "tenant = 'a b'\n", "identity.oidc.tenant"),
     "budgets shared by HTTP": (SHARED + "[leases]\nredis_url = 'http://redis'\n", "leases.redis_url"),
     "budgets shared on no port": (SHARED + "[leases]\nredis_url = 'redis://redis:port'\n", "leases.redis_url"),
+    "budgets in a database of a name": (
+        TENANTS + "[leases]\nredis_url = 'redis://redis/budgets'\n",
+        "leases.redis_url",
+    ),
+    "budgets in two databases": (TENANTS + "[leases]\nredis_url = 'redis://redis/1/2'\n", "leases.redis_url"),
+    "budgets with an option of no meaning": (
+        TENANTS + "[leases]\nredis_url = 'redis://redis/0?sockettimeout=1'\n",
+        "leases.redis_url",
+    ),
     # telemetry, traces, admission, prices
     "events nowhere": ("[telemetry]\nurl = 'oracle://h/x'\n", "telemetry.url"),
     "no key for texts": ("[telemetry]\nkey_file = 'nothing'\n", "telemetry.key_file"),
@@ -163,6 +173,10 @@ end_tokens = ['<e>']
     ),
     "events of another host": (REPLICAS + "kv_events = ['tcp://10.0.0.1:5557']\n", "pool.fast.kv_events[0]"),
     "what is retired told nowhere": (REPLICAS + "retire_url = 'http://x'\n", "pool.fast.retire_url"),
+    "what is retired told to a name": (
+        SHARED.replace("[model]", "retire_url = 'redis://x/tier'\n[model]"),
+        "pool.fast.retire_url",
+    ),
     "replicas without a tokenizer": (REPLICAS, "model.tokenizer"),
     "no key of the replicas": (REPLICAS + "api_key_file = 'nothing'\n", "pool.fast.api_key_file"),
     "chat nowhere": (QUALITY.replace("url = 'http://127.0.0.1:9/v1'\n", "url = 'h:1'\n"), "pool.quality.url"),
@@ -212,7 +226,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "salt").write_bytes(b"s" * 32)
     shutil.copy(model.tokenizer_path, found / "tokenizer.json")
     with model.path.open("rb") as file:
-        (found / "half.gguf").write_bytes(file.read(1 << 20))
+        (found / "half.gguf").write_bytes(file.read(model.path.stat().st_size // 2))
     for where in (found, found / "other"):
         path, key = certificate(where, days=9)
         path.rename(where / "cert.pem")

@@ -93,20 +93,18 @@ def test_an_engine_that_is_away_is_told_by_the_probe_in_the_words_of_serve(folde
 
 
 async def test_a_probe_of_a_team_that_is_there_finds_nothing_and_changes_nothing(folder: Path) -> None:
-    replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-    await replica.start()
-    store = await IdentityStore.open(str(folder / "i.db"))
-    await store.close()
-    before = (folder / "i.db").read_bytes()
-    with redis_server() as redis:
-        text = f"[pool.fast]\nreplicas = ['{replica.url}/v1']\n[model]\ntokenizer = 'tokenizer.json'\n"
-        text += f"[identity]\nurl = 'i.db'\nsalt_file = 'salt'\n[leases]\nredis_url = '{redis.url}'\n"
-        text += "[telemetry]\nurl = 'new.db'\n"
-        code, told = await asyncio.to_thread(check, folder, text, "--probe")
-        assert (code, told["findings"]) == (0, [])
-    assert not (folder / "new.db").exists()
-    assert (folder / "i.db").read_bytes() == before
-    await replica.stop()
+    async with Replica(vocabulary=TOKENIZER.vocabulary_tokens) as replica:
+        store = await IdentityStore.open(str(folder / "i.db"))
+        await store.close()
+        before = (folder / "i.db").read_bytes()
+        with redis_server() as redis:
+            text = f"[pool.fast]\nreplicas = ['{replica.url}/v1']\n[model]\ntokenizer = 'tokenizer.json'\n"
+            text += f"[identity]\nurl = 'i.db'\nsalt_file = 'salt'\n[leases]\nredis_url = '{redis.url}'\n"
+            text += "[telemetry]\nurl = 'new.db'\n"
+            code, told = await asyncio.to_thread(check, folder, text, "--probe")
+            assert (code, told["findings"]) == (0, [])
+        assert not (folder / "new.db").exists()
+        assert (folder / "i.db").read_bytes() == before
 
 
 def test_a_store_that_a_newer_version_wrote_is_told_in_the_words_of_serve(folder: Path) -> None:
@@ -137,26 +135,27 @@ async def test_what_check_and_probe_pass_serve_starts(folder: Path) -> None:
 
 
 async def test_a_probe_says_what_each_announced_replica_answers(folder: Path) -> None:
-    good, other = Replica(vocabulary=TOKENIZER.vocabulary_tokens), Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-    for one in (good, other):
-        await one.start()
-    listed = folder / "replicas.json"
-    text = "[pool.fast.discovery]\nsource = 'file'\npath = 'replicas.json'\n[model]\ntokenizer = 'tokenizer.json'\n"
+    async with (
+        Replica(vocabulary=TOKENIZER.vocabulary_tokens) as good,
+        Replica(vocabulary=TOKENIZER.vocabulary_tokens) as other,
+    ):
+        listed = folder / "replicas.json"
+        text = "[pool.fast.discovery]\nsource = 'file'\npath = 'replicas.json'\n[model]\ntokenizer = 'tokenizer.json'\n"
 
-    def announce(**replicas: str) -> None:
-        listed.write_text(json.dumps([{"targets": [at], "labels": {"replica": name}} for name, at in replicas.items()]))
+        def announce(**replicas: str) -> None:
+            listed.write_text(
+                json.dumps([{"targets": [at], "labels": {"replica": name}} for name, at in replicas.items()])
+            )
 
-    announce(a=f"127.0.0.1:{good.port}")
-    code, told = await asyncio.to_thread(check, folder, text, "--probe")
-    assert (code, told["findings"]) == (0, [])
-    other.behaviour = "error"
-    announce(a=f"127.0.0.1:{good.port}", b=f"127.0.0.1:{other.port}", c="93.184.216.34:80", d=NOBODY)
-    code, told = await asyncio.to_thread(check, folder, text, "--probe")
-    [finding] = told["findings"]
-    assert (code, finding["field"]) == (2, "pool.fast.discovery")
-    assert finding["message"].startswith("a would be asked; ")
-    for name, why in (("b", "500"), ("c", "outside of pool.fast.discovery.networks"), ("d", "cannot connect")):
-        [its] = [part for part in finding["message"].split("; ") if part.startswith(f"{name} (")]
-        assert why in its
-    for one in (good, other):
-        await one.stop()
+        announce(a=f"127.0.0.1:{good.port}")
+        code, told = await asyncio.to_thread(check, folder, text, "--probe")
+        assert (code, told["findings"]) == (0, [])
+        other.behaviour = "error"
+        announce(a=f"127.0.0.1:{good.port}", b=f"127.0.0.1:{other.port}", c="93.184.216.34:80", d=NOBODY)
+        code, told = await asyncio.to_thread(check, folder, text, "--probe")
+        [finding] = told["findings"]
+        assert (code, finding["field"]) == (2, "pool.fast.discovery")
+        assert finding["message"].startswith("a would be asked; ")
+        for name, why in (("b", "500"), ("c", "outside of pool.fast.discovery.networks"), ("d", "cannot connect")):
+            [its] = [part for part in finding["message"].split("; ") if part.startswith(f"{name} (")]
+            assert why in its

@@ -1,7 +1,5 @@
 """How fast a pool may shrink, whatever a directory announces."""
 
-from __future__ import annotations
-
 from foretype_backend.fleet.members.draining import ShrinkBound, WantsOut
 from hypothesis import given
 from hypothesis import strategies as st

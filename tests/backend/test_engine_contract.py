@@ -1,9 +1,8 @@
 """What callers rely on in every engine, through its port. An engine of your own joins by a line in `MAKERS`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -14,6 +13,7 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.settings import EngineConfig, EngineName
 from foretype_backend.engines.by_name import ENGINES
 from foretype_backend.engines.embedded.engine import EmbeddedEngine
+from foretype_backend.engines.embedded.libraries import LIBRARIES
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
@@ -24,9 +24,14 @@ from foretype_models.artifacts import FOLDER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+
+def embedded(library: str, folder: Path) -> Engine:
+    return EmbeddedEngine.from_config(model=write_tiny_gguf(folder / "tiny.gguf"), library=library, threads=1)
+
+
 MAKERS: dict[str, Callable[[Path], Engine]] = {
     "scripted": lambda _folder: ScriptedEngine(),
-    "embedded": lambda folder: EmbeddedEngine.from_config(model=write_tiny_gguf(folder / "tiny.gguf"), threads=1),
+    **{f"embedded, {library}": partial(embedded, library) for library in LIBRARIES},
 }
 """Each makes an engine that says three hundred tokens and more after `PROMPT`."""
 PROMPT = [4 + i * 7 % 500 for i in range(40)]
@@ -95,6 +100,28 @@ async def test_closing_the_iterator_frees_the_engine(engine: Engine) -> None:
     assert (await anext(stream)).finish is None
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     await idle(engine)
+
+
+async def test_cancelling_the_reader_frees_the_engine(engine: Engine) -> None:
+    begun = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in asking(engine, "reader", most=LONG):
+            begun.set()
+
+    task = asyncio.create_task(read())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await idle(engine)
+
+
+async def test_a_deadline_that_passed_is_not_started(engine: Engine) -> None:
+    before, passed = engine.statistics().prompt_tokens, asyncio.get_running_loop().time() - 1
+    late = GenerationRequest("late", PROMPT, GenerationParams(max_tokens=8), deadline=passed)
+    assert [chunk.finish async for chunk in engine.generate(late)] == [EngineFinish.ABORTED]
+    assert engine.statistics().prompt_tokens == before
 
 
 @pytest.mark.parametrize("length", [0, 1_000_000])

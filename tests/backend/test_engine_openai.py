@@ -1,10 +1,7 @@
 """The adapter against a real HTTP server that can be told to be difficult."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-import socket
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -12,13 +9,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-import uvicorn
-from backend.model_servers import KEPT, wait_for_answers
+from backend.model_servers import StandIn, running, wait_for_answers
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
@@ -26,22 +21,24 @@ from starlette.routing import Route
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@dataclass
-class Server:
+@dataclass(kw_only=True)
+class Server(StandIn):
     """A completion server. `refuses` names fields that it answers with 400; `behaviour` is for generation alone."""
 
-    url: str = ""
     refuses: set[str] = field(default_factory=set)
     behaviour: str = "ok"
     status: int = 200
     key: str = ""
     models: list[str] = field(default_factory=lambda: ["coder", "other"])
     looks: int = 0
-    bodies: list[dict[str, Any]] = field(default_factory=list)
     disconnects: int = 0
     counts: int | None = None
 
-    def app(self) -> Starlette:
+    @property
+    def url(self) -> str:
+        return f"{self.root}/v1"
+
+    def routes(self) -> list[Route]:
         async def models(request: Request) -> Any:
             if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
                 return JSONResponse({"error": {"message": "bad key"}}, 401)
@@ -67,12 +64,7 @@ class Server:
                 )
             return StreamingResponse(self.stream(request, body), media_type="text/event-stream")
 
-        return Starlette(
-            routes=[
-                Route("/v1/models", models, methods=["GET"]),
-                Route("/v1/completions", completions, methods=["POST"]),
-            ]
-        )
+        return [Route("/v1/models", models), Route("/v1/completions", completions, methods=["POST"])]
 
     async def stream(self, request: Request, body: dict[str, Any]) -> AsyncIterator[str]:
         def event(**data: Any) -> str:
@@ -111,20 +103,8 @@ class Server:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def server() -> AsyncIterator[Server]:
-    server = Server()
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        config = uvicorn.Config(server.app(), log_level="critical", lifespan="off", **KEPT, timeout_graceful_shutdown=1)
-        running = uvicorn.Server(config)
-        task = asyncio.create_task(running.serve(sockets=[listener]))
-        while not running.started:  # noqa: ASYNC110  uvicorn has no event for it
-            await asyncio.sleep(0.01)
-        try:
-            yield server
-        finally:
-            running.should_exit = True
-            await task
+    async with running(Server()) as server:
+        yield server
 
 
 async def started(server: Server, **options: object) -> OpenAIEngine:
@@ -242,6 +222,44 @@ async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behavi
     wait_for_answers(engine, 60.0)
     assert text_of(await collect(engine, [1])) == "t0 t1 t2 "
     await engine.close()
+
+
+class Relay:
+    """Between a client and a server; while it is `tired`, a connection that carried a request is closed at the next one."""
+
+    def __init__(self, port: int) -> None:
+        self.tired, self.closed = False, 0
+        self._port = port
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection("127.0.0.1", self._port)
+        back = asyncio.create_task(self._pass_on(answers, writer))
+        used = False
+        while (data := await reader.read(65536)) and not (self.tired and used):
+            used = True
+            requests.write(data)
+        self.closed += bool(data)
+        back.cancel()
+        requests.close()
+        writer.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+
+async def test_a_kept_connection_that_is_closed_at_the_next_request_costs_no_answer(server: Server) -> None:
+    relay = Relay(int(server.url.split(":")[2].partition("/")[0]))
+    async with await asyncio.start_server(relay.serve, "127.0.0.1", 0) as between:
+        url = f"http://127.0.0.1:{between.sockets[0].getsockname()[1]}/v1"
+        engine = OpenAIEngine.from_config(url=url)
+        await engine.start()
+        relay.tired = True
+        for _ in range(3):
+            assert text_of(await collect(engine, [1])) == "t0 t1 t2 "
+        assert relay.closed == 2
+        await engine.close()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The engine of one replica, without Ray: started until it completes, its requests counted, ended with what it started."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Engines over servers that somebody already runs: what they are asked, byte for byte, and what is read of them."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An experiment by its commands alone: a gateway as it is shipped, a client as an editor has it, and nothing started again between."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path
@@ -53,7 +51,9 @@ async def test_a_client_follows_start_and_stop_without_being_started_again(tmp_p
             assert inside.debounce_ms == {"treatment": 5.0, "control": None}[inside.variant]
             await client.ready()
             # Which gateway decides, and what it sees, it says within seconds of the start.
-            while (found := await foretype("experiment", "status", "quick", *store))["leader"] == "":
+            while (found := await foretype("experiment", "status", "quick", *store))["leader"] == "" or (
+                found["experiments"][0]["clients"]["followed"] == 0
+            ):
                 pass
             (shown,) = found["experiments"]
             assert (shown["clients"]["followed"], shown["problem"]) == (1, "")

@@ -1,7 +1,5 @@
 """A whole experiment: developers at a real gateway, what they tell, what the gateway decides, and the verdict of the command."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

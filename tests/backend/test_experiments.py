@@ -1,7 +1,5 @@
 """Live experiments where something is wrong: overlaps, clients and gateways that cannot follow, a store that is away, two at once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -29,6 +27,8 @@ from foretype_backend.telemetry.store import Store
 from foretype_context.prompt.layouts import LAYOUTS
 from foretype_context.prompt.profile import KNOBS, Profile
 from sqlalchemy import text
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.util import greenlet_spawn
 from typer.testing import CliRunner
 
 FAST = Knobs(debounce_ms=20.0)
@@ -221,8 +221,7 @@ async def test_while_the_store_is_away_the_last_assignment_serves_and_says_so(
         before = await one.told()
         file = tmp_path / "identity.db"
         stores: Sequence[IdentityStore] = [place.identity.watch._store, place.store._store]
-        for store in stores:
-            await store.engine.dispose()
+        pools = await opened_anew(stores)
         moved(tmp_path, "identity", "away")
         file.mkdir()
         place.clock.now_ms += HOUR_MS
@@ -239,11 +238,22 @@ async def test_while_the_store_is_away_the_last_assignment_serves_and_says_so(
         await late.work(place.clock, 1)
         file.rmdir()
         moved(tmp_path, "away", "identity")
-        for store in stores:  # between the two lines above somebody who looks may have made an empty one
-            await store.engine.dispose()
+        pools += await opened_anew(stores)  # between the two lines above somebody who looks may have made an empty one
         await place.store.stop("a", place.clock.now_ms, reason="enough", by="ann")
         await place.follow()
         assert (await one.told()).experiment == ""
+        for pool in pools:
+            await greenlet_spawn(pool.dispose)
+
+
+async def opened_anew(stores: Sequence[IdentityStore]) -> list[AsyncAdaptedQueuePool]:
+    """Their next connections are new ones. A connection that is in use goes back to its old pool, which is to be disposed of later."""
+    pools: list[AsyncAdaptedQueuePool] = []
+    for store in stores:
+        assert isinstance(store.engine.pool, AsyncAdaptedQueuePool)
+        pools.append(store.engine.pool)
+        await store.engine.dispose()
+    return pools
 
 
 def moved(folder: Path, old: str, new: str) -> None:

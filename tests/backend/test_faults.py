@@ -3,8 +3,6 @@
 What is killed is in `test_kills`, a network that fails in `test_network_cuts`, stores that fail in `test_store_faults`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

@@ -1,8 +1,7 @@
 """The directory without Ray: its doors, and a roll-out that gateways' figures move; tests/fleet has it under Serve."""
 
-from __future__ import annotations
-
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,19 +11,31 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-import uvicorn
-from backend.model_servers import KEPT
+from backend.model_servers import served
 from foretype_backend.fleet.ray.register import ReplicaAnnouncement
 from foretype_backend.fleet.ray.rolls import Order
 from foretype_backend.fleet.rollout.machine import RolloutOptions
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 module: Any = pytest.importorskip("foretype_backend.fleet.ray.directory")  # Ray warns of its own when it is imported
 Directory = module.Directory
+FleetReplica: Any = pytest.importorskip("foretype_backend.fleet.ray.replica").FleetReplica
 QUICK = RolloutOptions(step_s=0.0, requests_min=10, evidence_min=20, keep_s=1.0)
+
+
+@pytest.mark.parametrize("deployed", [Directory, FleetReplica])
+def test_what_serve_may_cancel_is_a_coroutine(deployed: type) -> None:
+    """A plain method runs on in its thread when its call is cancelled, and Serve gives its place to the next call meanwhile."""
+    told_once = {"record_replica_metadata"}  # of Serve's own, when the replica has started
+    asked = [
+        (name, method)
+        for name, method in vars(deployed).items()
+        if callable(method) and (name == "__call__" or not name.startswith("_")) and name not in told_once
+    ]
+    assert asked
+    assert [name for name, method in asked if not inspect.iscoroutinefunction(method)] == []
 
 
 class Gateway:
@@ -45,15 +56,24 @@ class Gateway:
 @pytest_asyncio.fixture
 async def gateway() -> AsyncIterator[tuple[Gateway, str]]:
     made = Gateway()
-    app = Starlette(routes=[Route("/v1/fleet/signals", made.signals)])
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off", **KEPT))
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110  uvicorn has no event for it
-        await asyncio.sleep(0.01)
-    yield made, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    await task
+    async with served([Route("/v1/fleet/signals", made.signals)]) as port:
+        yield made, f"http://127.0.0.1:{port}"
+
+
+@pytest_asyncio.fixture(autouse=True)
+async def directories(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Each ends with its test."""
+    made: list[Any] = []
+    begin = Directory.__init__
+
+    def begun(self: Any, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        made.append(self)
+
+    monkeypatch.setattr(Directory, "__init__", begun)
+    yield
+    for one in made:
+        await one.close()
 
 
 @pytest.fixture

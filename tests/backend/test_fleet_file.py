@@ -1,7 +1,5 @@
 """fleet.toml: what may stand in it, a sentence for whatever may not, and the Serve config that it makes."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
@@ -100,6 +98,13 @@ def test_scaling_needs_somebody_who_says_the_load(tmp_path: Path) -> None:
     text = GOOD.replace("gpus = 1", "scaling = {}").replace('gateways = ["https://gateway:7878"]', "")
     with pytest.raises(ConfigError, match=r"fleet\.gateways"):
         load_fleet(write(tmp_path, text))
+
+
+def test_where_and_how_replicas_run_scale_and_are_rolled_out_is_read(tmp_path: Path) -> None:
+    said = 'gpus = 1\nhost = "10.0.0.9"\nscaling = { down_share = 0.3, p99_objective_ms = 80.0 }\nrollout = { step_s = 7.0, failed = 0.2 }'
+    [pool] = load_fleet(write(tmp_path, GOOD.replace("gpus = 1", said))).pools
+    assert pool.host == "10.0.0.9"
+    assert (pool.scaled.down_share, pool.rolled.step_s, pool.rolled.failed) == (0.3, 7.0, 0.2)
 
 
 def test_regions_of_a_pool_are_one_model(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A gateway on a pool of replicas: configuration, salts, what sessions do to the book of caches, the operators' door."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -27,7 +25,7 @@ from foretype_backend.prefix.epochs import EpochFile, WorkerPurger, read_epochs
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.start.prepare import prepare
 from foretype_context.prompt.segments import Source
-from foretype_models.artifacts import locate
+from foretype_models.artifacts import locate, locate_embedder
 from foretype_wire.messages import VERSION, Changed, ChangeReason, Done, Hello, Workspace
 from msgspec.structs import replace
 from typer.testing import CliRunner
@@ -285,35 +283,37 @@ async def process(
 
 
 async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_models(tmp_path: Path) -> None:
-    one, two = (Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(2))
-    other = Replica(vocabulary=TOKENIZER.vocabulary_tokens, model="other")
-    for replica in (one, two, other):
-        await replica.start()
-    tokenizer = locate().tokenizer_path
-    profile = tmp_path / "team.toml"
-    model = f"[model]\ntokenizer = '{tokenizer}'\ngrammar = 'foretype-1'\n"
-    profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{two.url}/v1']\n{model}")
-    async with process(profile, tmp_path / "state") as gateway, httpx.AsyncClient(trust_env=False, timeout=60) as http:
-        assert gateway.stdout is not None
-        url = (await gateway.stdout.readline()).decode().removeprefix("ready ").strip()
-        answer = await http.post(f"{url}/v1/completions", json={"prompt": LINES, "max_tokens": 3})
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["usage"]["completion_tokens"] >= 1  # tokens of no language
-        purged = (await http.post(f"{url}/admin/prefix/purge", json={})).json()
-        assert purged["epoch"] == 1
-        assert "foretype_replica_standing" in (await http.get(f"{url}/metrics")).text
-        gateway.send_signal(signal.SIGTERM)
-        assert await gateway.wait() == 0
-    assert read_epochs(tmp_path / "state" / "prefix" / "epochs.json") == {("default", ""): 1}
-    salts = [body["cache_salt"] for body in bodies([one, two])]
-    assert (
-        salts.count("foretype") == 2 and len(set(salts)) == 2
-    )  # each fills a hole before `ready`, under a salt of its own
+    async with (
+        Replica(vocabulary=TOKENIZER.vocabulary_tokens) as one,
+        Replica(vocabulary=TOKENIZER.vocabulary_tokens) as two,
+        Replica(vocabulary=TOKENIZER.vocabulary_tokens, model="other") as other,
+    ):
+        tokenizer = locate_embedder().tokenizer_path
+        profile = tmp_path / "team.toml"
+        model = f"[model]\ntokenizer = '{tokenizer}'\ngrammar = 'foretype-1'\n"
+        profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{two.url}/v1']\n{model}")
+        async with (
+            process(profile, tmp_path / "state") as gateway,
+            httpx.AsyncClient(trust_env=False, timeout=60) as http,
+        ):
+            assert gateway.stdout is not None
+            url = (await gateway.stdout.readline()).decode().removeprefix("ready ").strip()
+            answer = await http.post(f"{url}/v1/completions", json={"prompt": LINES, "max_tokens": 3})
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["usage"]["completion_tokens"] >= 1  # tokens of no language
+            purged = (await http.post(f"{url}/admin/prefix/purge", json={})).json()
+            assert purged["epoch"] == 1
+            assert "foretype_replica_standing" in (await http.get(f"{url}/metrics")).text
+            gateway.send_signal(signal.SIGTERM)
+            assert await gateway.wait() == 0
+        assert read_epochs(tmp_path / "state" / "prefix" / "epochs.json") == {("default", ""): 1}
+        salts = [body["cache_salt"] for body in bodies([one, two])]
+        assert (
+            salts.count("foretype") == 2 and len(set(salts)) == 2
+        )  # each fills a hole before `ready`, under a salt of its own
 
-    profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{other.url}/v1']\n{model}")
-    async with process(profile, tmp_path / "state") as gateway:
-        _, told = await gateway.communicate()
-        assert gateway.returncode == 2
-        assert "different models" in told.decode()
-    for replica in (one, two, other):
-        await replica.stop()
+        profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{other.url}/v1']\n{model}")
+        async with process(profile, tmp_path / "state") as gateway:
+            _, told = await gateway.communicate()
+            assert gateway.returncode == 2
+            assert "different models" in told.decode()

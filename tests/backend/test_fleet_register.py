@@ -1,7 +1,5 @@
 """Who is in a fleet, by heartbeats and by Ray's push, in virtual time; and what a start's seconds went into."""
 
-from __future__ import annotations
-
 import msgspec
 from foretype_backend.fleet.ray.directory_metrics import exposition
 from foretype_backend.fleet.ray.register import GONE, Register, ReplicaAnnouncement

@@ -1,7 +1,5 @@
 """Roll-outs as the directory keeps them: begun when a replica is ready, gone on with by the next directory, taken away when nobody needs them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """`up` where Ray gives up: its own limits of half a minute are too few on a busy machine. Under a real Ray: tests/fleet."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +67,7 @@ class Head:
         if self.fails:
             raise FleetError("was ended by `down`" if self.by_down else "Ray's head ended while it started")
 
-    def gave_up(self, _: HeadState) -> bool:
+    def gave_up(self, _: HeadState, *, soon: bool) -> bool:
         return self.fails and not self.by_down
 
     def end(self, _: HeadState) -> int:
@@ -91,6 +89,37 @@ def test_a_head_that_gave_up_is_started_again(tmp_path: Path, dashboard: str, mo
     running.up(60.0, told.append)
     assert (head.started, head.ended, len(deployed)) == (3, 2, 1)
     assert sum("it is started again" in one for one in told) == 2
+
+
+def test_a_head_that_answered_and_gave_up_while_it_was_deployed_to_is_started_again(
+    tmp_path: Path, dashboard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, told = Head(dashboard, 0), list[str]()
+    running, _ = fleet(tmp_path, head, monkeypatch)
+
+    def deploy(*_: object) -> None:
+        head.gives_up = 2  # the server of Ray's own client was late, and ends the head with it
+        head.check(HeadState(pid=head.started, created=0.0, url=head.url))
+
+    monkeypatch.setattr(running, "_deploy", deploy)
+    running.up(60.0, told.append)
+    assert (head.started, head.ended) == (3, 2)
+    assert sum("ended while it started; it is started again" in one for one in told) == 2
+
+
+def test_what_cannot_be_deployed_is_told_at_once_and_is_no_reason_to_start_again(
+    tmp_path: Path, dashboard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = Head(dashboard, 0)
+    running, _ = fleet(tmp_path, head, monkeypatch)
+
+    def deploy(*_: object) -> None:
+        raise FleetError("a replica has no room")
+
+    monkeypatch.setattr(running, "_deploy", deploy)
+    with pytest.raises(FleetError, match="has no room"):
+        running.up(60.0, lambda _: None)
+    assert (head.started, head.ended) == (1, 1)
 
 
 @pytest.mark.parametrize(("by_down", "started"), [(False, 3), (True, 1)])

@@ -1,7 +1,5 @@
 """How many replicas a pool should have: in virtual time, and whatever signals say."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The scaling policy behind Ray Serve's interface: fed by gateways over sockets, called by Ray's own wrapper of policies."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

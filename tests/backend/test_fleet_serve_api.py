@@ -1,7 +1,5 @@
 """Ray's dashboard when it is busy: a request that it drops is sent again, for a while."""
 
-from __future__ import annotations
-
 import json
 import socketserver
 import threading

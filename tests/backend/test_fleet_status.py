@@ -1,7 +1,5 @@
 """`foretype fleet status` before a cluster and a directory that say what they are told to: nothing is cut in 80 columns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +39,25 @@ def test_names_and_addresses_are_whole_in_eighty_columns(tmp_path: Path) -> None
     assert "fast in europe-west-1, qwen-7b-2026-10: no longer asked for" in shown.output
     assert all(address in shown.output for address in STATES.values())
     assert all(one["replica"] in shown.output for one in replicas)
+
+
+def test_a_fleet_that_is_not_up_is_told_whatever_else_the_command_says(tmp_path: Path) -> None:
+    where = ["--config", str(write(tmp_path)), "--state-dir", str(tmp_path)]
+    roll = [
+        "roll",
+        "--model",
+        "r2",
+        "--canary",
+        "7%",
+        "--pool",
+        "fast",
+        "--gate",
+        "g",
+        "--without-gate",
+        "why",
+        "--wait-s",
+        "5",
+    ]
+    for command in (roll, ["roll", "--back"], ["scale", "fast", "2", "--region", "eu"], ["status", "--json"]):
+        done = CliRunner().invoke(app, [*command, *where], env={"COLUMNS": "200"})
+        assert done.exit_code == 1 and "team is not up on this machine" in done.output, command

@@ -1,7 +1,5 @@
 """Frames by callback: pieces, bad text, sizes, a peer that asks and does not listen, and what came before anybody listened."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Coroutine, Sequence

@@ -1,13 +1,18 @@
+import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import gguf
+import msgspec
 import pytest
 from context.tiny import raw
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import is_loopback, load_config
+from foretype_backend.config.settings import EngineName
 from foretype_backend.doors.auth import Gatekeeper
+from foretype_backend.engines.by_name import ENGINES
 from foretype_backend.errors import ConfigError
 from foretype_backend.start.prepare import prepare
 from foretype_backend.start.profile import make_profile
@@ -43,6 +48,48 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
     assert config.model.budgets.prompt_tokens == 4000
     assert config.model.tokenizer == str(tmp_path / "t.json")
     assert config.limits.max_running == 3
+
+
+TURNED = """
+[admission]
+chat_tpot_free_ms = 91.0
+chat_tpot_paid_ms = 41.0
+chat_ttft_ms = 901.0
+refuse_share = 0.91
+[limits]
+segments_bytes = 1048577
+[model.budgets]
+assembly_ms = 11.0
+[model.stop]
+block_max_lines = 13
+single_line_max_lines = 2
+[model.min_mean_logprob]
+mid_line = -0.5
+line = -0.6
+block = -0.7
+[model.line_chance]
+least = 0.41
+bias = -0.1
+log_odds = 0.9
+log_characters = -0.2
+went_on = 0.3
+in_comment = -0.4
+"""
+
+
+def test_what_the_file_turns_is_turned(tmp_path: Path) -> None:
+    config = load_config(profile=write(tmp_path / "p.toml", TURNED))
+    said = tomllib.loads(TURNED)
+    had = msgspec.to_builtins({name: getattr(config, name) for name in said})
+    for table, fields in said.items():
+        for name, value in fields.items():
+            found = had[table][name]
+            assert found | value == found if isinstance(value, dict) else found == value, f"{table}.{name}"
+
+
+def test_an_engine_is_called_by_these_names() -> None:
+    names = {"embedded", "llama-cpp", "lm-studio", "ollama", "openai", "scripted", "vllm", "vllm-server"}
+    assert set(ENGINES) == set(get_args(EngineName)) == names
 
 
 @pytest.mark.parametrize(
@@ -154,6 +201,7 @@ FIM = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>")
         ((*PIPE_FIM, "<bos>", "<eos>", "<|file_separator|>"), "codegemma", "psm_line_last"),
         (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<system>", "<assistant>"), "mellum", "spm_plain"),
         (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<gh_stars>"), "starcoder", "psm_line_last"),
+        (("<|begin_of_text|>", "<|start_header_id|>"), "left-to-right", "left_to_right"),
     ],
 )
 def test_a_family_is_served_in_its_own_grammar_and_clients_are_told_it(
@@ -177,8 +225,8 @@ def test_a_family_is_served_in_its_own_grammar_and_clients_are_told_it(
         ),
         (("<|endoftext|>", *FIM, "<|repo_name|>"), "looks like .* but lacks "),
         (("<|endoftext|>", *FIM, "<filename>", "<reponame>"), "fit mellum and starcoder; say which"),
-        (("<|begin_of_text|>", "<|start_header_id|>"), "chat model"),
-        (("<s>", "</s>", "[INST]", "[PREFIX]", "[SUFFIX]", "[SYSTEM_PROMPT]"), "a chat model without"),
+        (("<|start_header_id|>",), "fit no known grammar; .* left-to-right, which shows it nothing below"),
+        (("<s>", "</s>", "[INST]", "[PREFIX]", "[SUFFIX]", "[SYSTEM_PROMPT]"), "fit no known grammar"),
         (("<s>", "</s>", "[PREFIX]", "[SUFFIX]"), "fit no known grammar"),  # codestral has no byte-level vocabulary
     ],
 )

@@ -21,7 +21,7 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.settings import GatewayConfig
 from foretype_backend.transport.sockets import bind
 from foretype_client.session.session import Session
-from foretype_context.tokens.tokenizer import load_tokenizer
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER
 from foretype_wire.messages import GatewayMessage, Goaway, Hello
 from msgspec import msgpack
@@ -226,7 +226,7 @@ async def test_a_gguf_file_of_the_user_is_served_with_nothing_beside_it(tmp_path
         await session.start()
         try:
             profile = await session.ready(60)
-            tokenizer = load_tokenizer(await session.tokenizer_path())
+            tokenizer = tokenizer_from_bytes(await session.tokenizer_json())
             assert tokenizer.digest == profile.tokenizer_digest
             assert tokenizer.count("def f(") == 6
         finally:

@@ -1,7 +1,5 @@
 """A GGUF file that asks for what the embedded engine would ignore in silence is refused, with the server that opens it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
