@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import re
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
 import pytest
 from backend.world import TOKEN, TOKENIZER, TOKENIZER_PATH, gateway, profile, scripted, until
 from context.tiny import tiny
+from foretype_backend.config.settings import ModelConfig
+from foretype_backend.doors.infill import InfillRequest
+from foretype_backend.doors.openai_request import CompletionRequest
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_backend.errors import EngineUnavailableError
 from foretype_context.grammars.grammar import grammar
@@ -85,6 +90,36 @@ async def test_token_ids_are_a_prompt_too() -> None:
         assert list(world.engine.requests[-1]) == ids
 
 
+@pytest.mark.parametrize(
+    "field", [*(set(CompletionRequest.__struct_fields__) - {"prompt"}), "logprobs", "stream_options.include_usage"]
+)
+async def test_null_counts_as_left_out(field: str) -> None:
+    name, _, inner = field.partition(".")
+    async with gateway() as world, world.http() as http:
+        response = await http.post(
+            "/v1/completions", json={"prompt": "def f():\n", name: {inner: None} if inner else None}
+        )
+        assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize("field", [*InfillRequest.__struct_fields__, "input_extra.text", "input_extra.filename"])
+async def test_null_counts_as_left_out_of_infill(field: str) -> None:
+    name, _, inner = field.partition(".")
+    body = {"input_prefix": "def f(", "input_suffix": "", "prompt": "", name: [{inner: None}] if inner else None}
+    async with gateway() as world, world.http() as http:
+        response = await http.post("/infill", json=body)
+        assert response.status_code == 200 and response.json()["stop"] is True, response.text
+
+
+async def test_one_list_of_token_ids_in_a_list_is_the_prompt() -> None:
+    async with gateway() as world, world.http() as http:
+        ids = TOKENIZER.encode("def f():\n")
+        assert (await http.post("/v1/completions", json={"prompt": [ids]})).status_code == 200
+        assert list(world.engine.requests[-1]) == ids
+        for several in ([ids, ids], [ids, "a"], [[]]):
+            assert (await http.post("/v1/completions", json={"prompt": several})).json()["error"]["param"] == "prompt"
+
+
 async def test_what_ends_a_text_in_the_models_grammar_ends_it_at_every_door() -> None:
     rules = msgspec.to_builtins(msgspec.structs.replace(grammar("foretype-1"), id="ends-1", stops=("\nthree",)))
     served = profile(grammar="ends-1", grammar_rules=rules)
@@ -103,6 +138,45 @@ async def test_stop_and_max_tokens_are_kept() -> None:
         assert answer["usage"]["completion_tokens"] == 1
 
 
+NOT_DONE: list[dict[str, Any]] = [
+    {"top_p": 7},
+    {"top_p": -0.1},
+    {"min_p": 2},
+    {"top_k": -2},
+    {"presence_penalty": 0.5},
+    {"frequency_penalty": -1},
+    {"repetition_penalty": 1.1},
+    {"logit_bias": {"300": -100}},
+    {"logprobs": 3},
+    {"logprobs": 0},
+    {"min_tokens": 4},
+    {"response_format": {"type": "json_object"}},
+    {"max_completion_tokens": 5},
+    {"ignore_eos": True},
+    {"anything": None},
+]
+"""Each changes the answer of a gateway that does it, at any temperature; an unknown one may."""
+NOT_DRAWN: list[dict[str, Any]] = [{"top_p": 0.01}, {"top_k": 1}, {"min_p": 0.1}, {"seed": 7}]
+SAYS_NOTHING: list[dict[str, Any]] = [
+    *({**one, "temperature": 0} for one in NOT_DRAWN),
+    *NOT_DRAWN,
+    {"temperature": 0.5, "top_p": 1, "top_k": -1, "min_p": 0, "seed": None},
+    {"presence_penalty": 0, "frequency_penalty": 0.0, "repetition_penalty": 1, "logit_bias": {}, "logprobs": None},
+    {"min_tokens": 0, "response_format": {"type": "text"}, "user": "ann", "n": 1, "best_of": 1, "echo": False},
+    {"model": "scripted"},
+    {"model": "foretype"},
+    {"model": ""},
+]
+
+
+@pytest.mark.parametrize("fields", SAYS_NOTHING)
+async def test_fields_that_change_nothing_are_taken(fields: dict[str, Any]) -> None:
+    async with gateway(scripted("one\n")) as world, world.http() as http:
+        answer = await http.post("/v1/completions", json=FIM | fields)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["text"] == "one\n"
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -111,6 +185,7 @@ async def test_stop_and_max_tokens_are_kept() -> None:
         ({"prompt": [10**9]}, "prompt"),
         ({"prompt": [-1]}, "prompt"),
         ({"prompt": ""}, "prompt"),
+        ({"prompt": None}, "prompt"),
         ({"prompt": "a", "max_tokens": -1}, "max_tokens"),
         ({"prompt": "a", "temperature": 9}, "temperature"),
         ({"prompt": "a", "n": 2}, "n"),
@@ -121,6 +196,9 @@ async def test_stop_and_max_tokens_are_kept() -> None:
         ({"prompt": " " * 1_000_000}, "prompt"),
         ({"prompt": " " * 1_000_000, "suffix": ""}, "segments"),
         ("no object", "body"),
+        ({"prompt": [300, 301], "suffix": "x"}, "suffix"),
+        *(({"prompt": "a", **one}, next(iter(one))) for one in NOT_DONE),
+        *(({"prompt": "a", "temperature": 0.5, **one}, next(iter(one))) for one in NOT_DRAWN),
     ],
 )
 async def test_a_bad_body_is_400_and_names_the_parameter(body: Any, param: str) -> None:
@@ -144,9 +222,26 @@ async def test_no_json_is_400_and_a_body_over_the_limit_413() -> None:
         assert (await http.post("/v1/completions", content=endless())).status_code in (400, 413)
 
 
-async def test_models_lists_the_model() -> None:
-    async with gateway() as world, world.http() as http:
-        assert (await http.get("/v1/models")).json()["data"][0]["id"] == "scripted"
+async def test_models_are_listed_told_one_by_one_and_no_other_is_served() -> None:
+    named = {"model": ModelConfig(aliases=("foretype", "us/coder:7b"))}
+    async with gateway(sections=named) as world, world.http() as http:
+        listed = (await http.get("/v1/models")).json()["data"]
+        assert [one["id"] for one in listed] == ["scripted", "foretype", "us/coder:7b"]
+        for one in listed:
+            assert (await http.get(f"/v1/models/{quote(one['id'], safe='')}")).json() == one
+            assert (await http.post("/v1/completions", json=FIM | {"model": one["id"]})).status_code == 200
+        unknown = (
+            await http.get("/v1/models/gpt-4o"),
+            await http.post("/v1/completions", json=FIM | {"model": "gpt-4o"}),
+        )
+        for answer in unknown:
+            error = answer.json()["error"]
+            assert (answer.status_code, error["type"], error["code"]) == (
+                404,
+                "invalid_request_error",
+                "model_not_found",
+            )
+            assert error["message"] == "there is no model 'gpt-4o' here; there are scripted, foretype, us/coder:7b"
 
 
 async def test_a_lost_engine_is_503_with_retry_after_also_when_streaming() -> None:
@@ -409,6 +504,20 @@ async def test_metrics_tell_what_happened() -> None:
         assert "foretype_engine_restarts_total 0.0" in text
         sent = sum(len(prompt) for prompt in world.engine.requests)
         assert f"foretype_prompt_tokens_total {float(sent)}" in text
+        for counter in ("prompt", "cached", "generated"):
+            by_the_gateway, by_the_engine = (
+                re.findall(rf"^foretype_{whose}{counter}_tokens_total (\S+)$", text, re.MULTILINE)
+                for whose in ("", "engine_")
+            )
+            assert by_the_gateway == by_the_engine, counter
+        for nothing in (
+            "tokens_after_cancel_total",
+            "engine_tokens_after_cancel_total",
+            "engine_waiting",
+            "feedback_events_total",
+            "shedding_level",
+        ):
+            assert f"\nforetype_{nothing} 0.0\n" in text
 
 
 async def test_a_grammar_without_tail_token_gets_the_tail_as_start_of_the_suffix() -> None:
@@ -426,7 +535,7 @@ async def test_stateless_clients_get_the_layout_that_serves_the_model(path: str)
         if path == "/infill":
             body = {"input_prefix": "def f(x):\n", "prompt": "    ret", "input_suffix": ")\nf(1)\n", "n_predict": 4}
         else:
-            body = {"model": "m", "prompt": "def f(x):\n    ret", "suffix": ")\nf(1)\n", "max_tokens": 4}
+            body = {"prompt": "def f(x):\n    ret", "suffix": ")\nf(1)\n", "max_tokens": 4}
         assert (await http.post(path, json=body)).status_code == 200
         prompt = world.engine.requests[-1]
         before, suffix, middle = (TOKENIZER.control(f"<|fim_{part}|>") for part in ("prefix", "suffix", "middle"))

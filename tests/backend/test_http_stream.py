@@ -1,7 +1,5 @@
 """The engine's HTTP against a server that says exactly the bytes it is told to."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

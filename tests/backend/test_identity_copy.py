@@ -1,24 +1,22 @@
 """One identity store, and its copy for reading in another region: while the store is away, who may ask is read there."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
 from backend.identity_world import NOW_MS, minted, record
+from backend.postgres_server import Postgres, available, postgres
 from backend.test_gateway_process import serving
 from backend.world import until
 from foretype_backend.identity.directory import Denial, Tenant
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.store_watch import DirectoryWatch
-from foretype_lab.postgres import Postgres, available, postgres
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason="no PostgreSQL here: apt-get install postgresql"),
@@ -131,7 +129,9 @@ async def road(server: Postgres, folder: Path) -> AsyncGenerator[tuple[str, asyn
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_keys_are_accepted_and_a_gateway_starts_while_the_store_is_away(team: Team, tmp_path: Path) -> None:
+async def test_keys_are_accepted_and_a_gateway_starts_while_the_store_is_away(
+    team: Team, started_again: Callable[[Callable[[], None]], None], tmp_path: Path
+) -> None:
     profile = tmp_path / "team.toml"
     profile.write_text(f'[identity]\nurl = "{team.store.url}"\nread_url = "{team.copy.url}"\npoll_ms = 50\n')
     arguments = ("--profile", str(profile), "--no-telemetry", "--port", "0", "--state-dir")
@@ -149,7 +149,7 @@ async def test_keys_are_accepted_and_a_gateway_starts_while_the_store_is_away(te
         async with serving(*arguments, str(tmp_path / "two")) as (_, two):
             assert await answers(two, team.key) == 200
             assert await answers(two, minted()) == 401
-            await asyncio.to_thread(team.store.start)
+            await asyncio.to_thread(started_again, team.store.start)
             colleague = minted()
             await team.adds(colleague)
             async with asyncio.timeout(60):
@@ -173,7 +173,9 @@ async def test_what_is_revoked_is_heard_from_the_copy_where_the_store_cannot_be_
         await until(lambda: watch.age_s > age_s + 0.1)
 
 
-async def test_a_copy_that_is_behind_gives_no_key_back(team: Team) -> None:
+async def test_a_copy_that_is_behind_gives_no_key_back(
+    team: Team, started_again: Callable[[Callable[[], None]], None]
+) -> None:
     with psycopg.connect(team.copy.url, autocommit=True) as copy:
         copy.execute("select pg_wal_replay_pause()")
         try:
@@ -187,5 +189,5 @@ async def test_a_copy_that_is_behind_gives_no_key_back(team: Team) -> None:
                 assert refused(watch, team.key)
         finally:
             copy.execute("select pg_wal_replay_resume()")
-            await asyncio.to_thread(team.store.start)
+            await asyncio.to_thread(started_again, team.store.start)
     await team.followed(team.key, revoked=True)

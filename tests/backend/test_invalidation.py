@@ -1,7 +1,5 @@
 """Whose blocks an edit makes stale."""
 
-from __future__ import annotations
-
 from foretype_backend.prefix.chain import Span
 from foretype_backend.prefix.invalidation import DOCUMENTS_MAX, EndedUse, LastPrompts
 

@@ -4,8 +4,6 @@ Three times each; `FORETYPE_SOAK_ROUNDS` for more, as `make soak` asks. Every ti
 reservation is left, all is as before by itself, and the metrics tell that something was.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os
@@ -28,7 +26,8 @@ from foretype_backend.identity.directory import Denial, Principal
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
-from foretype_lab import postgres
+
+from backend import postgres_server
 
 ROUNDS = int(os.environ.get("FORETYPE_SOAK_ROUNDS", "3"))
 CHANCE = random.Random(int(os.environ.get("FORETYPE_SOAK_SEED", "1")))
@@ -134,12 +133,12 @@ async def test_a_killed_redis_is_not_noticed_by_anybody(tmp_path: Path) -> None:
             assert not [end for end in developers.ends if not done(end)]
 
 
-@pytest.mark.skipif(not postgres.available(), reason="no PostgreSQL here: apt-get install postgresql")
+@pytest.mark.skipif(not postgres_server.available(), reason="no PostgreSQL here: apt-get install postgresql")
 async def test_a_killed_postgres_stops_no_completion_and_loses_no_usage() -> None:
     """It knows who may ask and keeps what was used; a key that is revoked afterwards is refused afterwards."""
     accounts = Accounts(lambda: "2026-09-22")
     # The system does not crash here: what was written is there without waiting for the disk.
-    with postgres.postgres("fsync=off") as server:
+    with postgres_server.postgres("fsync=off") as server:
         async with identity_of(server.url) as (identity, store):
             key = minted()
             await store.add_key(key, record(key), NOW_MS)

@@ -1,7 +1,5 @@
 """Budgets: nothing leaks, nothing is granted twice, and debts are waited for."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_backend.admission.limits import Budget, Budgets, Denied, Reservation
 from hypothesis import given
@@ -19,7 +17,7 @@ def reserved(budgets: Budgets, names: list[str], tokens: int, now: float = 0.0) 
 def test_a_reservation_gives_back_what_was_not_used() -> None:
     budgets = Budgets({"tenant": TEN})
     claim = reserved(budgets, ["tenant"], 90)
-    assert budgets.reserve(["tenant"], 20, 0.0) == Denied("tenant", 1.0)
+    assert budgets.reserve(["tenant"], 20, 0.0) == Denied("tenant", 1.0, (("tenant", 20),))
     budgets.settle(claim, 40, 0.0)
     budgets.settle(claim, 40, 0.0)  # a second time changes nothing
     budgets.settle(claim, 0, 0.0)
@@ -28,7 +26,7 @@ def test_a_reservation_gives_back_what_was_not_used() -> None:
 
 def test_all_budgets_or_none() -> None:
     budgets = Budgets({"tenant": TEN, "user": Budget(tokens_per_s=1, burst_tokens=10)})
-    assert budgets.reserve(["tenant", "user", "other"], 50, 0.0) == Denied("user", float("inf"))
+    assert budgets.reserve(["tenant", "user", "other"], 50, 0.0) == Denied("user", float("inf"), (("user", 50),))
     assert budgets.statistics(0.0)["tenant"].level == 100
     claim = reserved(budgets, ["tenant", "user", "user"], 10)
     assert budgets.statistics(0.0)["user"].level == 0
@@ -39,7 +37,7 @@ def test_all_budgets_or_none() -> None:
 def test_more_than_was_reserved_is_a_debt_that_time_pays() -> None:
     budgets = Budgets({"tenant": TEN})
     budgets.settle(reserved(budgets, ["tenant"], 10), 150, 0.0)
-    assert budgets.reserve(["tenant"], 1, 0.0) == Denied("tenant", 5.1)
+    assert budgets.reserve(["tenant"], 1, 0.0) == Denied("tenant", 5.1, (("tenant", 1),))
     reserved(budgets, ["tenant"], 1, 5.2)
 
 
@@ -64,7 +62,7 @@ def test_what_is_reserved_takes_room_below_the_burst_until_it_is_over() -> None:
     budgets = Budgets({"tenant": TEN})
     claim = reserved(budgets, ["tenant"], 60)
     assert budgets.statistics(20.0)["tenant"][:2] == (40.0, 60)
-    assert budgets.reserve(["tenant"], 50, 20.0) == Denied("tenant", 1.0)
+    assert budgets.reserve(["tenant"], 50, 20.0) == Denied("tenant", 1.0, (("tenant", 50),))
     budgets.settle(claim, 0, 20.0)
     assert budgets.statistics(20.0)["tenant"].level == 100
 

@@ -3,8 +3,6 @@
 The models are small: ours, and some that answer every prompt with one text.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from asyncio.subprocess import PIPE
@@ -22,7 +20,7 @@ from foretype_client.client import Client, ClientOptions, open_client
 from foretype_context.grammars.grammar import grammar
 from foretype_context.text.document import Document
 from foretype_lab.errors import LlamaServerError
-from foretype_lab.other_engines.llama_server import LlamaServer, find_llama_server
+from foretype_lab.peer.llama_server import LlamaServer, find_llama_server
 from foretype_models.artifacts import locate
 from foretype_models.running_servers import probe
 from foretype_wire.errors import RequestRefusedError

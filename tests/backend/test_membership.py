@@ -1,7 +1,5 @@
 """Who is in a pool: the machine in virtual time, whatever a directory says; and what of its answers is read."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 from typing import Any

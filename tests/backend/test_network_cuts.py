@@ -1,7 +1,5 @@
 """A real network between gateway and engine that is cut, slow, or loses packets, while developers ask."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

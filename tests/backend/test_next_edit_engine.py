@@ -1,7 +1,5 @@
 """Next edits on the embedded engine: a real process and a real file with random weights. What it says is junk, and is dropped."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,13 +10,13 @@ from backend.tiny_gguf import write_tiny_gguf
 from backend.world import World, gateway, profile, until
 from foretype_backend.config.settings import ModelConfig
 from foretype_backend.engines.embedded.engine import EmbeddedEngine
-from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_context.edit_models.answer import Nothing
 from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.edit_models.question import RecentEdit
 from foretype_context.grammars.grammar import GRAMMARS
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
+from foretype_models.gguf_tokenizer import tokenizer_of
 from foretype_wire.messages import Cancel, Done, Finish
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -1,7 +1,5 @@
 """Next edits through a gateway: asked on the stream and over HTTP, admitted in a class of their own, answered with one safe edit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -123,7 +121,7 @@ async def test_without_a_model_a_question_is_refused_and_the_connection_lives() 
         assert refused.id == "n1" and "model.next_edit" in refused.message
         await peer.still_works()
         answer = await http.post("/v1/next_edit", json={"question": {"window": "a\n", "cursor": 0}})
-        assert answer.status_code == 503 and answer.json()["error"]["code"] == "model_missing"
+        assert answer.status_code == 404 and answer.json()["error"]["code"] == "model_missing"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +187,7 @@ async def test_over_http_the_same_edit_comes() -> None:
             ({"question": {"window": WINDOW, "cursor": -1}}, "question.cursor"),
             ({"question": {"window": "", "cursor": 0}}, "question.window"),
             (body | {"deadline_ms": 0}, "deadline_ms"),
-            (body | {"surprise": 1}, "body"),
+            (body | {"surprise": 1}, "surprise"),
         ):
             refused = await http.post("/v1/next_edit", json=wrong)
             assert refused.status_code == 400 and refused.json()["error"]["param"].startswith(field), refused.text

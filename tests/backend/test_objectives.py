@@ -1,7 +1,5 @@
 """What an operator is told of promises, stages and scopes: pure rules, and a gateway that is asked and then scraped."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -104,6 +102,16 @@ def test_the_network_is_what_clients_say_of_it() -> None:
     text = metrics.render().decode()
     assert _counted(text, "network", class_="") == 1
     assert 'foretype_stage_seconds_sum{class="",stage="network"} 0.03' in text
+
+
+def test_what_is_watched_is_told_by_its_name() -> None:
+    metrics = _metrics()
+    metrics.watch_leases(lambda: 3.0)
+    metrics.watch_start({"engine": 2.5})
+    metrics.watch_loop()(0.001)
+    told = metrics.render().decode()
+    assert "foretype_leases_away_seconds 3.0" in told and 'foretype_start_seconds{phase="engine"} 2.5' in told
+    assert "foretype_loop_lag_seconds_count 1.0" in told
 
 
 async def test_a_gateway_tells_promises_stages_and_whose_text_was_cached() -> None:

@@ -1,8 +1,9 @@
 """One request cannot stop a gateway: what is asked is bounded, counted once, and paid for before it is worked on."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -248,8 +249,8 @@ async def test_chat_is_refused_before_it_is_counted(tmp_path: Path) -> None:
 async def test_a_refusal_says_when_to_come_back_in_its_header(tmp_path: Path) -> None:
     budgets = {"tenant": Budget(tokens_per_s=0.5, burst_tokens=70)}
     async with poor_tenant(tmp_path, budgets) as (world, (headers, _)), world.http(headers=headers) as http:
-        for path in ("/v1/completions", "/infill"):
-            body = {"prompt": "x = ", "max_tokens": 60, "n_predict": 60}
+        for path, most in (("/v1/completions", "max_tokens"), ("/infill", "n_predict")):
+            body = {"prompt": "x = ", most: 60}
             answers = [await http.post(path, json=body) for _ in range(4)]
             late = [answer for answer in answers if answer.status_code == 429]
             assert late and all(1 <= int(answer.headers["Retry-After"]) <= 140 for answer in late)
@@ -319,8 +320,14 @@ def test_a_claim_that_is_resized_takes_and_gives_back_exactly(steps: list[tuple[
 # Threads
 
 
-async def test_a_tenant_waits_for_its_own_long_texts_and_nobody_elses() -> None:
-    pool, order = EncodePool(), list[str]()
+@pytest.fixture
+def pool() -> Iterator[EncodePool]:
+    with contextlib.closing(EncodePool()) as made:
+        yield made
+
+
+async def test_a_tenant_waits_for_its_own_long_texts_and_nobody_elses(pool: EncodePool) -> None:
+    order = list[str]()
 
     first, others = threading.Event(), threading.Event()
 
@@ -344,11 +351,21 @@ async def test_a_tenant_waits_for_its_own_long_texts_and_nobody_elses() -> None:
     others.set()
 
 
-async def test_a_fault_in_a_thread_is_its_senders_and_frees_the_place() -> None:
-    pool = EncodePool()
+async def test_a_fault_in_a_thread_is_its_senders_and_frees_the_place(pool: EncodePool) -> None:
     with pytest.raises(ZeroDivisionError):
         await pool.run("a", lambda: 1 // 0)
     assert await pool.run("a", lambda: 7) == 7
+
+
+async def test_a_gateway_that_ends_leaves_no_thread_that_encodes() -> None:
+    async with gateway() as world, world.http() as http:
+        answer = await http.post("/v1/completions", json={"prompt": "x = 1\n" * INLINE_CHARS, "max_tokens": 1})
+        assert answer.status_code in (200, 400)
+        threads = [one for one in threading.enumerate() if one.name.startswith("encode")]
+        assert threads
+    for one in threads:
+        await asyncio.to_thread(one.join, 60)
+        assert not one.is_alive()
 
 
 # The bounds, from both sides

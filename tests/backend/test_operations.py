@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import ssl
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.test_faults import certificate
 from backend.test_gateway_process import SERVE, serving
 from backend.world import complete, gateway, profile, segments
 from foretype_backend.config.check import check_file
@@ -213,18 +213,8 @@ async def test_workers_do_not_outlive_a_parent_that_is_killed() -> None:
                 await asyncio.sleep(0.05)
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 and its key."""
-    path, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(path)], check=True, capture_output=True)
-    return path, key
-
-
-async def test_a_gateway_speaks_tls_itself(certificate: tuple[Path, Path], tmp_path: Path) -> None:
-    path, key = certificate
+async def test_a_gateway_speaks_tls_itself(tmp_path: Path) -> None:
+    path, key = certificate(tmp_path, days=1)
     (tmp_path / "t.toml").write_text(f"[gateway]\ntls_cert_file = '{path}'\ntls_key_file = '{key}'\n")
     process = await asyncio.create_subprocess_exec(
         *SERVE,

@@ -1,7 +1,5 @@
 """What a request says of itself on its way to the engine: tenant, repository, document, and where its tokens came from."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_backend.config.settings import LimitsConfig
 from foretype_wire.gateway_protocol import GatewaySession

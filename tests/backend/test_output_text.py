@@ -2,7 +2,7 @@ import math
 
 import pytest
 from backend.world import TOKENIZER
-from foretype_backend.engines.port import Chunk
+from foretype_backend.engines.port import Chunk, EngineFinish
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.serving.output_text import OutputText, TextDelta, joined
 from foretype_context.prompt.profile import Opened, Stop
@@ -34,6 +34,17 @@ def test_two_deltas_are_joined_in_their_order() -> None:
     first, second = TextDelta("a", -1.0, 2), TextDelta("b", -0.25, 3)
     assert joined(first, second) == TextDelta("ab", -1.25, 5)
     assert (joined(first, None), joined(None, second), joined(None, None)) == (first, second, None)
+
+
+def test_what_repeats_the_typed_text_was_no_choice_and_what_ends_the_text_is_one() -> None:
+    ids = TOKENIZER.encode("retu") + TOKENIZER.encode("rn x")
+    output = OutputText(TOKENIZER, Stop(repeats="retu"))
+    last = Chunk(finish=EngineFinish.END_TOKEN, end_logprob=-0.25)
+    deltas = [output.feed(Chunk(token_ids=tuple(ids), logprobs=(-3.0,) * len(ids))), output.feed(last), output.finish()]
+    assert "".join(delta.text for delta in deltas if delta is not None) == "return x"
+    own = len(TOKENIZER.encode("rn x"))
+    assert sum(delta.logprob for delta in deltas if delta is not None) == pytest.approx(-3.0 * own)
+    assert output.ending == TextDelta("", -0.25, 1)
 
 
 def test_tokens_after_a_stop_inside_a_chunk_are_generated_but_not_delivered() -> None:

@@ -1,7 +1,5 @@
 """The pages of operators over their socket: nothing for strangers, a tenant's administrator sees that tenant, and what is wrong is said."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """A fleet's own router behind the gateway: one address, many replicas, none of them ours to choose."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """The playground's door: prompts and post-processing for a page's text, logins by cookie, and nothing for strangers."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import closing
 from pathlib import Path

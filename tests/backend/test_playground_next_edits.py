@@ -1,7 +1,5 @@
 """Next edits for a text in a browser: the rules of the language server, told anew with each question."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -1,7 +1,5 @@
 """Replicas behind one port: over HTTP, against servers that misbehave on purpose."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
@@ -53,12 +51,12 @@ def patient(**changes: Any) -> PoolOptions:
 async def pool_of(
     *replicas: Replica, start: bool = True, options: PoolOptions | None = None, **engine: Any
 ) -> AsyncGenerator[ReplicaPool]:
-    for replica in replicas:
-        await replica.start()
     engine = {"idle_timeout_s": 60.0, "connect_timeout_s": 60.0} | engine
     engines = [VllmServerEngine.from_config(url=f"{one.url}/v1", **engine) for one in replicas]
     pool = ReplicaPool(engines, options or patient())
     try:
+        for replica in replicas:
+            await replica.start()
         if start:
             await pool.start()
         yield pool
@@ -134,7 +132,7 @@ async def test_a_replica_that_dies_is_replaced_within_the_request_and_comes_back
     async with pool_of(one, two, options=patient(health=replace(QUICK, idle_s=600.0))) as pool:
         await ask(pool, PROMPT)
         first, other = (one, two) if one.bodies else (two, one)
-        await first.stop()
+        await first.stop(keeps_port=True)
         chunks = await ask(pool, PROMPT)
         assert chunks[-1].finish is EngineFinish.LENGTH
         assert other.bodies
@@ -201,7 +199,7 @@ async def test_a_replica_that_restarts_while_nobody_looks_has_an_empty_cache() -
     async with pool_of(one) as pool:
         await ask(pool, PROMPT)
         assert pool.book.contents("acme", "shop")
-        await one.stop()
+        await one.stop(keeps_port=True)
         await one.start()
         await until(lambda: not pool.book.contents("acme", "shop"))
 
@@ -256,7 +254,7 @@ async def test_different_models_are_refused_and_one_that_comes_later_stays_out()
     late = Replica(context=2048)
     one = Replica()
     async with pool_of(one, late, start=False) as pool:
-        await late.stop()
+        await late.stop(keeps_port=True)
         await pool.start()
         assert len(pool.pool_statistics().router.in_flight) == 1
         await late.start()
@@ -373,5 +371,15 @@ async def test_a_language_whose_guesses_are_refused_goes_where_nothing_is_guesse
         text = generate_latest(registry).decode()
         assert 'foretype_speculation_accepted_share{language="go"} 0.0' in text
         assert f'foretype_replica_standing{{replica="{plain.url}",standing="in_service"}} 1.0' in text
-        refused = next(line for line in text.splitlines() if 'verdicts_total{verdict="acceptance"}' in line)
-        assert float(refused.split()[-1]) >= 6
+        figures = {
+            name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+        }
+        assert figures['foretype_speculation_verdicts_total{verdict="acceptance"}'] >= 6
+        shares = {
+            name: share for name, share in figures.items() if name.startswith("foretype_speculation_pattern_share{")
+        }
+        assert shares and set(shares.values()) == {0.0} and all('language="go",pattern="' in name for name in shares)
+        assert sum(count for name, count in figures.items() if name.startswith("foretype_routes_total{")) == 46
+        assert 0 <= figures["foretype_directory_agreed_total"] <= figures["foretype_directory_requests_total"] <= 46
+        for never in ("warmed", "warm_merged", "warm_dropped"):
+            assert figures[f"foretype_{never}_total"] == 0

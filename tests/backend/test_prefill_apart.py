@@ -1,7 +1,5 @@
 """A pool of two roles: long prompts are computed by one kind of replica and answered by the other, and no answer depends on it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator

@@ -1,8 +1,7 @@
 """The book of caches: what was generated counts, sessions end, and the tiers are told through a Redis that comes and goes."""
 
-from __future__ import annotations
-
 import asyncio
+import threading
 import weakref
 from array import array
 
@@ -15,11 +14,21 @@ from backend.world import until
 from foretype_backend.engines.port import Origin
 from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.prefix.cache_book import FORGET_AFTER_S, CacheBook
-from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice, read_stream
+from foretype_backend.prefix.retire_feed import (
+    STREAM,
+    Message,
+    PurgeNotice,
+    RetireNotice,
+    encode,
+    follow_stream,
+    read_stream,
+)
 from foretype_backend.prefix.salt import SaltBook, tier_namespace, tier_secret
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 SECRET = tier_secret(b"s" * 32)
 
@@ -131,3 +140,51 @@ async def test_the_tiers_are_told_and_a_redis_that_was_away_is_told_later() -> N
         assert told == [PurgeNotice("m"), *(RetireNotice("n", f"{at}.py", 0) for at in (2, 3, 4))]
         reader.close()
         await sender.close()
+
+
+class HeldPauses(threading.Event):
+    """Each pause lasts until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.begun.release()
+        self.go_on.acquire()
+        return self.is_set()
+
+
+async def test_what_is_said_while_redis_changes_its_role_is_heard() -> None:
+    """A server that is made a replica ends questions that wait and their connections: nothing had come before, and all comes after."""
+    heard: list[Message] = []
+    closing = HeldPauses()
+    with redis_server() as server:
+        admin = redis.Redis(unix_socket_path=str(server.socket))
+        at_once = Retry(NoBackoff(), 0)
+        client = redis.Redis(unix_socket_path=str(server.socket), protocol=2, retry=at_once)
+
+        def waits() -> bool:
+            return any("b" in one["flags"] for one in admin.client_list())
+
+        following = threading.Thread(
+            target=follow_stream, args=(client, SECRET, heard.extend, closing), kwargs={"block_ms": 3_600_000}
+        )
+        following.start()
+        try:
+            for at in range(2):
+                await until(waits)
+                admin.replicaof("127.0.0.1", "1")  # nobody listens there
+                await asyncio.to_thread(closing.begun.acquire)
+                admin.replicaof("NO", "ONE")
+                admin.xadd(STREAM, encode(RetireNotice("n", "a.py", at), SECRET))  # pyright: ignore[reportArgumentType]
+                closing.go_on.release()
+                await until(lambda told=at + 1: len(heard) == told)
+            assert heard == [RetireNotice("n", "a.py", 0), RetireNotice("n", "a.py", 1)]
+        finally:
+            closing.set()
+            closing.go_on.release()
+            server.kill()
+            await asyncio.to_thread(following.join)
+            admin.close()
+            client.close()

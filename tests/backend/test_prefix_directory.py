@@ -1,7 +1,5 @@
 """The prefix directory: a random history of sessions beside a model that keeps everything, and the rules one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

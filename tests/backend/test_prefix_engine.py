@@ -1,7 +1,5 @@
 """The shadow of the prefix cache against the shipped model's own figures."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -11,7 +9,8 @@ from foretype_backend.engines.embedded.gguf_header import kv_block_bytes, read_h
 from foretype_backend.engines.embedded.ipc import Ended, Output, Report, Submit
 from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
-from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
+from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline
+from foretype_backend.engines.embedded.pipeline import PipelineConfig
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_models.artifacts import locate
@@ -29,7 +28,7 @@ def test_predicted_cached_tokens_agree_with_the_engine_over_a_typing_session() -
     reports: list[Report] = []
 
     def fresh(tokens: int) -> list[int]:
-        return [rng.randrange(300, vocabulary_tokens) for _ in range(tokens)]
+        return [rng.randrange(30, vocabulary_tokens) for _ in range(tokens)]
 
     def open_pipeline() -> OpenVinoPipeline:
         config = PipelineConfig(model=str(model), pool_blocks=600, chunk_tokens=128, max_sequences=8, threads=1)
@@ -58,7 +57,7 @@ def test_predicted_cached_tokens_agree_with_the_engine_over_a_typing_session() -
 
 async def test_the_shipped_model_opens_and_answers_within_its_cache() -> None:
     model = locate().path
-    cache_bytes = 200 * kv_block_bytes(read_header(model))
+    cache_bytes = max(200 * kv_block_bytes(read_header(model)), 1 << 20)
     engine = load_engine("embedded", model=model, cache_bytes=cache_bytes)
     await engine.start()
     chunks = [c async for c in engine.generate(GenerationRequest("a", [5] * 300, GenerationParams(max_tokens=5)))]

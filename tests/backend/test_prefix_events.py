@@ -1,7 +1,5 @@
 """vLLM's cache events in terms of our keys: decoded, applied in order, void after a gap; and the way there over ZMQ."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

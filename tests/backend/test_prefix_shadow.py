@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, block_keys, shared_tokens
 from hypothesis import given, settings

@@ -1,7 +1,6 @@
 """What the shared tier is made of: envelopes, the gates, the span index, the feed, and chunks in a real Redis."""
 
-from __future__ import annotations
-
+import contextlib
 import hmac
 from typing import Any
 
@@ -226,8 +225,10 @@ def test_the_stream_carries_what_was_retired() -> None:
 
 
 def test_a_redis_that_is_away_full_or_restarted_raises_and_serves_again() -> None:
-    with redis_server("--maxmemory", "2mb", "--maxmemory-policy", "noeviction") as server:
-        chunks = RedisChunks(server.url, timeout_s=60.0, secret=SECRET)
+    with (
+        redis_server("--maxmemory", "2mb", "--maxmemory-policy", "noeviction") as server,
+        contextlib.closing(RedisChunks(server.url, timeout_s=60.0, secret=SECRET)) as chunks,
+    ):
         chunks.check()
         chunks.store("n", [(b"a", CHUNK)])
         with pytest.raises(TierUnavailableError):

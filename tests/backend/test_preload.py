@@ -1,7 +1,5 @@
 """Warm-up from the client's cursor to the replicas: the real client, a gateway, a pool of replicas."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

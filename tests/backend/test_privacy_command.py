@@ -1,7 +1,5 @@
 """`foretype privacy` as people call it: what is kept and where, consent, export, deletion."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

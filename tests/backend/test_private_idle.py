@@ -1,7 +1,5 @@
 """A private gateway runs all day on a laptop with an editor connected: when nobody types it must hardly wake up."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

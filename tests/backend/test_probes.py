@@ -80,10 +80,10 @@ async def test_a_pool_is_ready_while_one_replica_is_in_service() -> None:
         pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
         async with gateway(pool, salts=salts()) as world, world.http() as http:
             await comes(http, 200)
-            await one.stop()
+            await one.stop(keeps_port=True)
             await until(lambda: str(pool) == "<ReplicaPool: 1 of 2 in service>")
             await comes(http, 200)
-            await two.stop()
+            await two.stop(keeps_port=True)
             unready = await comes(http, 503, "engine")
             assert one.url not in unready.text and str(one.port) not in unready.text
             # The process lives, and clients may go on asking what it serves.
@@ -100,7 +100,7 @@ async def test_a_server_that_went_away_makes_its_gateway_unready_until_it_is_bac
         world.http() as http,
     ):
         await comes(http, 200)
-        await one.stop()
+        await one.stop(keeps_port=True)
         await comes(http, 503, "engine")
         await one.start()
         await comes(http, 200)

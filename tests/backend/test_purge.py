@@ -1,7 +1,5 @@
 """A purge reaches every gateway and worker before its answer says so, or the answer names who was not reached."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -16,7 +14,7 @@ import pytest
 from backend.identity_world import NOW_MS, Clock, minted, record
 from backend.replica import Replica
 from backend.test_workers import children, fresh
-from backend.world import TOKENIZER, Peer, segments
+from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, segments
 from foretype_backend.errors import EntryError
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
@@ -26,12 +24,12 @@ from foretype_backend.operations.worker_peers import WorkerAddress
 from foretype_backend.prefix.epochs import EpochFile, read_epochs
 from foretype_backend.prefix.purge_report import Purged
 from foretype_backend.prefix.salt import SaltBook
-from foretype_lab import postgres
-from foretype_models.artifacts import locate
 from foretype_wire.messages import VERSION, Done, Hello, Need, Workspace
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import connect
+
+from backend import postgres_server
 
 LINES = "".join(f"value_{at} = compute({at})\n" for at in range(40))
 
@@ -225,19 +223,15 @@ async def become(them: list[Editor], wanted: str) -> None:
 
 @contextlib.asynccontextmanager
 async def a_replica() -> AsyncGenerator[Replica]:
-    replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-    await replica.start()
-    try:
+    async with Replica(vocabulary=TOKENIZER.vocabulary_tokens) as replica:
         yield replica
-    finally:
-        await replica.stop()
 
 
 def written(folder: Path, replica: Replica, more: str) -> Path:
     profile = folder / "team.toml"
     profile.write_text(
         f"[pool.fast]\nreplicas = ['{replica.url}/v1']\n"
-        f"[model]\ntokenizer = '{locate().tokenizer_path}'\ngrammar = 'foretype-1'\n{more}"
+        f"[model]\ntokenizer = '{TOKENIZER_PATH}'\ngrammar = 'foretype-1'\n{more}"
     )
     return profile
 
@@ -254,10 +248,10 @@ def worker_at(pid: int, slot: int) -> int:
 @pytest.fixture
 def store_url(tmp_path: Path) -> Iterator[str]:
     """What a team has, where it can be had."""
-    if not postgres.available():
+    if not postgres_server.available():
         yield str(tmp_path / "identity.db")
     else:
-        with postgres.postgres("fsync=off") as server:
+        with postgres_server.postgres("fsync=off") as server:
             yield server.url
 
 

@@ -80,6 +80,8 @@ def test_orders_that_layouts_use_are_accepted(id: str, good: list[Kind]) -> None
         ("foretype-1", [P, F], "segments[1].kind"),
         ("codestral", [P, S], "segments[1].kind"),
         ("qwen2.5-coder", [P, S, T], "segments[2].kind"),
+        ("left-to-right", [P, S], "segments[1].kind"),
+        ("left-to-right", [T, S, P, M], "segments[0].kind"),
     ],
 )
 def test_other_orders_name_the_segment(id: str, bad: list[Kind], field: str) -> None:
@@ -161,3 +163,8 @@ def test_who_has_no_session_gets_a_fresh_hole_of_the_family(text: str, above: st
     for id, layout in (("foretype-2", "psm_line_last"), ("qwen2.5-coder", "psm_growing")):
         fresh = parts(id, layout)
         assert (fresh[Kind.PREFIX] + fresh[Kind.MIDDLE], fresh[Kind.MIDDLE].count("\n")) == (text, 0)
+
+
+def test_a_grammar_that_sees_nothing_below_gets_no_suffix_from_whom_has_no_session() -> None:
+    parts = fim_segments(grammar("left-to-right"), "a\n", "rest\nbelow", typed="b", files=[("x.py", "c\n")])
+    assert [(one.kind, one.text) for one in parts] == [(Kind.FILE, "c\n"), (Kind.PATH, ""), (Kind.PREFIX, "a\nb")]

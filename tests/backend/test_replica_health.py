@@ -1,7 +1,5 @@
 """Whether a replica is in service: the state machine alone, in virtual time."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_backend.errors import Fault
 from foretype_backend.fleet.health import HealthMonitor, HealthOptions, ReplicaStanding

@@ -1,7 +1,5 @@
 """Replicas by DNS, addresses of a headless service and SRV records asked of a name server on a socket, and in a file."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator

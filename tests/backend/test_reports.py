@@ -1,7 +1,5 @@
 """Reports: every figure against the events it is of, nothing about fewer than five people, and what is asked for wrongly."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer
+from backend.simulated_month import write_month
 from backend.telemetry_world import NOON_MS, accept, display, event, opportunity
 from foretype_backend.reports.command import report
 from foretype_backend.reports.intervals import clustered
@@ -22,7 +21,6 @@ from foretype_backend.reports.suppression import hidden, hidden_in
 from foretype_backend.telemetry.aggregate import refresh
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.store import Consent, Store
-from foretype_lab.telemetry_events.month import write_month
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
@@ -32,11 +30,11 @@ app = typer.Typer()
 app.command()(report)
 
 
-def run(store: Path, *options: str) -> Result:
+def run(store: Path | str, *options: str) -> Result:
     return CliRunner().invoke(app, ["--store", str(store), *options])
 
 
-def told(store: Path, *options: str) -> dict[str, Any]:
+def told(store: Path | str, *options: str) -> dict[str, Any]:
     done = run(store, *options, "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
@@ -349,12 +347,17 @@ async def test_a_report_is_read_while_somebody_writes_and_changes_no_store(simul
     assert done.exit_code == 1 and "start the gateway once to upgrade it" in done.output.replace("\n", " ")
 
 
-async def test_names_of_teams_are_text_and_fewer_than_five_people_are_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "events.db"
-    store = await Store.open(str(path))
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_names_of_teams_are_text_and_fewer_than_five_people_are_nothing(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    path = str(tmp_path / "events.db") if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    store = await Store.open(path)
     for number in range(9):
         team = "<b>red</b>" if number < 5 else "blue"
         events = (opportunity(1), display(2, "a", 900.0), accept(3, "a", 5), event("typing", 4, keys=9, deletions=0))
+        if number == 0:
+            events = (*events, event("feel", 5, answer="yes", p50_ms=90.0, p95_ms=200.0, suggestions=9))
         sender = Sender("c", team=team, user=f"u{number}", tenant="default" if number < 8 else "small")
         await store.write(read(sender, events, received_ms=NOON_MS).rows)
     await refresh(store, {("default", "2026-09-22"), ("small", "2026-09-22")})

@@ -1,7 +1,5 @@
 """Residency: what a tenant is bound to is proved from the file, and kept by a running gateway whatever is down."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Which revision answers whom, and what is counted of it."""
 
-from __future__ import annotations
-
 import hashlib
 
 from foretype_backend.fleet.members.announced import AnnouncedRollout

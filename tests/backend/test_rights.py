@@ -1,7 +1,5 @@
 """The right to share a repository's cache: who lacks it learns of nobody's text, and nobody of his."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

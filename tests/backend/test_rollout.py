@@ -1,7 +1,5 @@
 """A new revision goes to more and more developers, or back by itself: with gateways that count, in virtual time."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import dataclass, field

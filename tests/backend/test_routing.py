@@ -1,7 +1,5 @@
 """Routing: the ring moves little, the router overloads nobody, and sticks to what is cached."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

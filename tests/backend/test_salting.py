@@ -1,7 +1,5 @@
 """Whether a server keeps salts apart: what is asked of it, and for how long the answer is believed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

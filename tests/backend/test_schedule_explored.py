@@ -1,7 +1,5 @@
 """The scheduler against a fake pipeline that behaves as the real one was measured to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
