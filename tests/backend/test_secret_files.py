@@ -9,6 +9,8 @@ from foretype_backend.errors import StoreError
 from foretype_backend.start.cli import app as serve
 from foretype_backend.telemetry.privacy import Privacy
 from foretype_backend.telemetry.texts import read_key
+from foretype_context.text.pasted import toml_string
+from pasting import AWKWARD, commands_in, pasted
 from typer.testing import CliRunner
 
 FIELDS = ["identity.salt_file", "telemetry.key_file"]
@@ -17,7 +19,7 @@ FIELDS = ["identity.salt_file", "telemetry.key_file"]
 def profile_naming(folder, field, file):
     table, _, name = field.partition(".")
     profile = folder / "team.toml"
-    profile.write_text(f"[engine]\nname = 'scripted'\n[{table}]\n{name} = '{file}'\n")
+    profile.write_text(f"[engine]\nname = 'scripted'\n[{table}]\n{name} = {toml_string(file)}\n")
     return profile
 
 
@@ -54,6 +56,13 @@ def test_a_named_file_that_cannot_be_used_ends_the_start_and_is_told_by_line(tmp
     finding = check_file(profile)
     assert finding is not None and (finding.field, finding.line) == (field, 4) and told in finding.message
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_command_that_makes_a_secret_can_be_pasted(tmp_path):
+    file = tmp_path / AWKWARD / "salt"
+    finding = check_file(profile_naming(tmp_path, "identity.salt_file", file))
+    (command,) = commands_in(finding.message)
+    assert pasted(command, tmp_path, "foretype") == [["foretype", "config", "new-secret", str(file)]]
 
 
 @pytest.mark.parametrize("field", FIELDS)

@@ -15,13 +15,13 @@ from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
 from backend.world import TOKENIZER, TOKENIZER_PATH
 from foretype_backend.config.check import check_file
 from foretype_backend.config.load import load_config
-from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.errors import ConfigError
 from foretype_backend.start import running_server
 from foretype_backend.start.cli import tell_of_servers
 from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_models import running_servers
+from foretype_models.gguf_tokenizer import tokenizer_of
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -214,7 +214,8 @@ async def test_who_names_no_model_is_told_of_the_better_one_that_runs(
 async def test_config_check_does_not_wait_for_a_server_as_long_as_a_start_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foretype_backend.config.check._ASK_S", 0.2)
+    # Enough for a busy machine to be connected to, and to answer once.
+    monkeypatch.setattr("foretype_backend.config.check._ASK_S", 3.0)
     profile = tmp_path / "profile.toml"
     async with running(LlamaCpp(loading=1 << 30)) as server:
         profile.write_text(f"[engine]\nname = 'llama-cpp'\nmodel = '{server.root}'\n")
@@ -265,11 +266,14 @@ async def test_every_replica_of_a_pool_fills_a_hole_and_one_that_is_away_ends_no
         told = await refused(*pool)
         assert "foretype serve: pool.fast.replicas: coder answers in prose" in told.strip().splitlines()[-1]
         assert [body["max_tokens"] for body in good.bodies] == [16]
+        wrong.writes = (TOKENIZER.vocabulary_tokens + 3,)
+        told = await refused(*pool)
+        assert f"coder writes token {wrong.writes[0]}, and tokenizer has {wrong.writes[0] - 3}" in told
         wrong.writes = ()
         async with serving(*pool) as (_, url):
             assert await completed(url)
     finally:
-        for one in (good, wrong):
+        for one in (good, wrong, away):
             await one.stop()
 
 

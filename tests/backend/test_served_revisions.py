@@ -1,7 +1,5 @@
 """A roll-out of a model with another tokenizer, grammar and budgets: clients are told, asked prompts are right, and it goes back."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -27,7 +25,7 @@ from foretype_client.session.session import Session
 from foretype_context.grammars.grammar import described, grammar
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.segments import Segment
-from foretype_context.tokens.tokenizer import load_tokenizer, tokenizer_from_bytes
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Done
 from msgspec.structs import replace
@@ -81,13 +79,15 @@ async def rolling(tmp_path: Path, *up: str) -> AsyncGenerator[Roll]:
             "budgets = { prompt_tokens = 700 }\nmin_mean_logprob = { line = -1.25 }\n"
             + rules("pool.revisions.r2.grammar_rules")
         )
-        async with process(profile, tmp_path / "state", SERVE) as gateway:
-            assert gateway.stdout is not None and gateway.stderr is not None
-            line = (await gateway.stdout.readline()).decode()
-            assert line.startswith("ready "), (await gateway.stderr.read()).decode()
-            yield Roll(line.removeprefix("ready ").strip(), directory, replicas)
-        for one in replicas.values():
-            await one.stop()
+        try:
+            async with process(profile, tmp_path / "state", SERVE) as gateway:
+                assert gateway.stdout is not None and gateway.stderr is not None
+                line = (await gateway.stdout.readline()).decode()
+                assert line.startswith("ready "), (await gateway.stderr.read()).decode()
+                yield Roll(line.removeprefix("ready ").strip(), directory, replicas)
+        finally:
+            for one in replicas.values():
+                await one.stop()
 
 
 class Developer:
@@ -117,7 +117,7 @@ class Developer:
             profile = self.session.profile
             assert profile is not None
             if profile.tokenizer_digest not in made:  # the event loop is the servers', too: once each
-                tokenizer = load_tokenizer(await self.session.tokenizer_path(profile))
+                tokenizer = tokenizer_from_bytes(await self.session.tokenizer_json(profile))
                 made[profile.tokenizer_digest] = typing_session(Assembler(tokenizer, profile), 4)
             calls = made[profile.tokenizer_digest]
             call = replace(calls[typed % len(calls)], id=f"t{typed}")
@@ -218,7 +218,7 @@ async def test_only_the_canary_share_is_told_and_a_canary_that_dies_gives_its_de
             await canary.moved("martian-1")
             await stable.moved("foretype-1")
             roll.directory.state("r2", "draining")
-            await roll.replicas["r2"].stop()
+            await roll.replicas["r2"].stop(keeps_port=True)
             await until(lambda: canary.told == "foretype-1")
         assert stable.told == "foretype-1" and not stable.wrong
     all_of_their_own(roll)

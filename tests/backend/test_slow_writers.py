@@ -1,7 +1,5 @@
 """Clients that send a byte now and then: each costs its own connection, within bounds, and nobody waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gc

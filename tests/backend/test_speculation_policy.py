@@ -1,7 +1,5 @@
 """When guesses are made: per language, per load, with a reason."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
 from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy, SpeculationVerdict

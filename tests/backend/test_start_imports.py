@@ -1,7 +1,5 @@
 """What a gateway of one user does without."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

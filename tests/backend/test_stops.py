@@ -1,5 +1,6 @@
 from itertools import product
 
+import msgspec
 import pytest
 from foretype_backend.serving.stops import StopScanner
 from foretype_context.prompt.profile import Opened, Stop
@@ -80,6 +81,29 @@ def test_what_was_delivered_is_never_taken_back(chunks: list[str], stop: Stop) -
     for chunk in chunks:
         delivered += scanner.feed(chunk)
         assert expected.startswith(delivered)
+
+
+@given(
+    st.lists(st.text(ALPHABET, max_size=8), max_size=6),
+    STOPS,
+    st.sampled_from(["\n", "\n\n", " a", "ab"]),
+    st.integers(1, 4),
+)
+def test_what_a_text_repeats_first_is_delivered_and_counts_for_no_rule(
+    chunks: list[str], stop: Stop, repeats: str, size: int
+) -> None:
+    # Behind it comes what cannot belong to it.
+    new = "x" + "".join(chunks)
+    whole = repeats + new
+    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+    text, stopped = oracle(new, stop)
+    assert scan(pieces, msgspec.structs.replace(stop, repeats=repeats)) == (repeats + text, stopped)
+
+
+def test_a_text_that_does_not_repeat_what_it_must_is_over_at_once() -> None:
+    scanner = StopScanner(Stop(max_lines=1, repeats=" retu"))
+    assert [scanner.feed(one) for one in (" re", "sult = 1")] == [" re", "sult = 1"]
+    assert scanner.stopped
 
 
 def test_stop_in_the_middle_of_one_chunk_of_eight_tokens() -> None:

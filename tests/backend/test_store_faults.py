@@ -1,7 +1,5 @@
 """Stores that fail under load: no completion waits for them, nothing of what was used is lost, the metrics tell of it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -26,6 +24,7 @@ from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import tenants
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
+from leftovers import Held
 from sqlalchemy import text
 
 
@@ -118,7 +117,10 @@ async def test_stores_that_one_process_makes_at_once_are_both_made(tmp_path: Pat
         await store.close()
 
 
-async def test_a_statement_that_was_cancelled_keeps_the_store_locked_for_nobody(tmp_path: Path) -> None:
+async def test_a_statement_that_was_cancelled_keeps_the_store_locked_for_nobody_and_no_file_open(
+    tmp_path: Path,
+) -> None:
+    before = Held.now()
     store = await IdentityStore.open(str(tmp_path / "i.db"))
     running, go_on = threading.Event(), threading.Event()
 
@@ -140,10 +142,13 @@ async def test_a_statement_that_was_cancelled_keeps_the_store_locked_for_nobody(
         asked.cancel()
         await asyncio.sleep(0)
         go_on.set()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError) as cancelled:
             await asked
         with contextlib.closing(sqlite3.connect(tmp_path / "i.db", timeout=5)) as other:
             other.execute("BEGIN IMMEDIATE")
+        await store.close()
+        assert not [target for _, target in (Held.now() - before).descriptors if "i.db" in target]
+        assert cancelled.tb, "its stack is kept, and the statement with it"
     finally:
         gc.enable()
         go_on.set()

@@ -11,6 +11,7 @@ import pytest
 from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors.stream import stream_door
+from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.intake import Sender
 from foretype_context.prompt.profile import Opened
 from foretype_context.prompt.segments import Kind, digest_of
@@ -420,6 +421,18 @@ async def test_feedback_is_acknowledged_after_the_sink_has_it() -> None:
         release.set()
         assert await peer.receive() == Ack(batch="b1")
         assert stored == [("b1", 2)]
+
+
+async def test_why_feedback_is_not_stored_is_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def sink(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:
+        raise StoreError("the store x is full (disk full); make room")
+
+    async with gateway(feedback=sink) as world, world.peer() as peer:
+        for batch in ("b1", "b2"):
+            await peer.send(Feedback(batch=batch, events=[]))
+            assert isinstance(await peer.receive(), Error)
+    told = [one.getMessage() for one in caplog.records if "feedback is not stored" in one.getMessage()]
+    assert told == ["feedback is not stored; clients keep it: the store x is full (disk full); make room"]
 
 
 async def test_feedback_that_was_not_stored_is_not_acknowledged() -> None:

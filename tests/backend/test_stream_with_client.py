@@ -8,10 +8,14 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.world import TOKEN, TOKENIZER_PATH, World, gateway, profile, scripted, until
 from context.tiny import raw, tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
+from foretype_client.client import ClientOptions, open_client
+from foretype_client.flow.suggestion import FlowState
 from foretype_client.session.session import Session
 from foretype_context.grammars.grammar import GRAMMARS, described
 from foretype_context.prompt.assemble import Assembler
@@ -76,7 +80,7 @@ async def test_token_counts_agree_and_stable_text_travels_once(layout: str, json
         session_of(world, json=json, cache_dir=tmp_path) as session,
     ):
         assert session.profile is not None
-        tokenizer = load_tokenizer(await session.tokenizer_path())
+        tokenizer = tokenizer_from_bytes(await session.tokenizer_json())
         assert tokenizer.digest == session.profile.tokenizer_digest
         for call in typing_session(Assembler(tokenizer, session.profile), 25):
             text, done = await collect(session, call)
@@ -91,7 +95,9 @@ async def test_token_counts_agree_and_stable_text_travels_once(layout: str, json
 async def test_token_counts_agree_in_every_grammar(id: str) -> None:
     tokenizer: Tokenizer = tiny(id)
     for layout in GRAMMARS[id].layouts:
-        its = profile(grammar=id, tokenizer_digest=tokenizer.digest, layout=layout, context_limit_tokens=4096)
+        rules = msgspec.to_builtins(GRAMMARS[id].for_vocabulary(tokenizer.controls()))  # as a gateway tells them
+        told = {"tokenizer_digest": tokenizer.digest, "layout": layout, "context_limit_tokens": 4096}
+        its = profile(grammar=id, grammar_rules=rules, **told)
         engine = ScriptedEngine(fixed(tokenizer.encode("x = 1")))
         async with gateway(engine, tokenizer=tokenizer, with_profile=its) as world, session_of(world) as session:
             for call in typing_session(Assembler(tokenizer, its), 8):
@@ -177,7 +183,7 @@ async def test_a_refusal_reaches_the_caller_with_code_and_field() -> None:
 
 async def test_the_token_of_the_client_opens_the_gateway_and_the_tokenizer(tmp_path: Path) -> None:
     async with gateway(token=TOKEN) as world, session_of(world, token=TOKEN, cache_dir=tmp_path) as session:
-        assert (await session.tokenizer_path()).read_bytes() == TOKENIZER_PATH.read_bytes()
+        assert await session.tokenizer_json() == TOKENIZER_PATH.read_bytes()
 
 
 async def test_feedback_and_changes_of_the_client_arrive() -> None:
@@ -191,3 +197,22 @@ async def test_feedback_and_changes_of_the_client_arrive() -> None:
         assert session.feedback("b1", [{"what": "shown"}])
         session.changed(["file:///a.py"], ChangeReason.EDIT)
         await until(lambda: acknowledged == ["b1"] and len(changes) == 1)
+
+
+async def test_a_client_says_why_it_has_no_gateway_any_more(tmp_path: Path) -> None:
+    """A key that is revoked while a session is open: the state was `offline`, and the detail empty for ever."""
+    async with identity_of(tmp_path / "i.db") as (identity, store):
+        key = minted()
+        await store.add_key(key, record(key), NOW_MS)
+        await identity.watch.look()
+        async with gateway(identity=identity, salts=salts()) as world:
+            options = ClientOptions(gateway=world.ws_url, token=key.text, cache_dir=tmp_path, local=False)
+            async with open_client(options) as client:
+                await client.ready()
+                assert client.status().detail == ""
+                await store.revoke_key(key.id, NOW_MS)
+                await until(lambda: client.session.statistics().failures > 0)
+                status = client.status()
+                assert status.state is FlowState.OFFLINE
+                assert status.detail.startswith("the gateway refused this client (4401): check the token"), status
+            assert client.status().state is FlowState.CLOSED

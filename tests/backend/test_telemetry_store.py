@@ -1,6 +1,7 @@
 """The store on SQLite and on PostgreSQL: what is committed, added up, refused, and forgotten."""
 
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import AsyncGenerator
@@ -12,7 +13,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, survive
-from foretype_backend.database import migrate, url_of
+from foretype_backend.database import explain, migrate, url_of
 from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import figures, refresh
 from foretype_backend.telemetry.consent import Consent
@@ -378,6 +379,29 @@ async def test_what_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None
         with pytest.raises(StoreError, match=message):
             await Store.open(url)
     assert url_of("/x/events.db", "telemetry.url").drivername == "sqlite+aiosqlite"
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "told"),
+    [
+        (
+            "connection failed: fe_sendauth: no password supplied",
+            "identity.url",
+            "PGPASSWORD, and the user in identity.url",
+        ),
+        (
+            'FATAL:  password authentication failed for user "f"',
+            "telemetry.url",
+            "PGPASSWORD, and the user in telemetry.url",
+        ),
+        ("connection refused", "identity.url", "check identity.url and the server"),
+        ("database is locked", "identity.url", "give another identity.url"),
+        ("attempt to write a readonly database", "identity.url", "make it writable$"),
+        ("attempt to write a readonly database", "telemetry.url", "make it writable, or start with --no-telemetry$"),
+    ],
+)
+def test_a_remedy_is_that_of_the_store_that_is_meant(said: str, field: str, told: str) -> None:
+    assert re.search(told, str(explain(OSError(said), "the store x", field)))
 
 
 async def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:

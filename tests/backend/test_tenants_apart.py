@@ -1,7 +1,5 @@
 """A gateway of tenants, as a process, before servers that keep them apart, that do not, and that do not say."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -156,7 +154,7 @@ async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_ha
         ):
             chat = pool == "chat"
             assert await asked(http, ann, chat=chat) == (200, 0)
-            await replica.stop()
+            await replica.stop(keeps_port=True)
             assert (await asked(http, ann, chat=chat))[0] == 503
             replica.salting = "ignores"
             await replica.start()
@@ -164,7 +162,7 @@ async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_ha
             for _ in range(3):
                 assert (await asked(http, ann, chat=chat))[0] == 503
             assert LINES not in str(replica.bodies) and all(body["max_tokens"] == 1 for body in replica.bodies)
-            await replica.stop()
+            await replica.stop(keeps_port=True)
             replica.salting = "keeps"
             await replica.start()
             async with asyncio.timeout(60):

@@ -1,7 +1,5 @@
 """Free and paid tenants inline, and a quality pool of several replicas: who is told what, and who is asked."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path

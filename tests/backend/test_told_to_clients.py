@@ -1,7 +1,5 @@
 """Where the engines are, and by which password they are asked, is the operator's alone."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib
@@ -36,12 +34,8 @@ class Low(Ladder):
 
 @contextlib.asynccontextmanager
 async def replica() -> AsyncGenerator[Replica]:
-    one = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-    await one.start()
-    try:
+    async with Replica(vocabulary=TOKENIZER.vocabulary_tokens) as one:
         yield one
-    finally:
-        await one.stop()
 
 
 def profile_of(folder: Path, kind: str, one: Replica) -> Path:

@@ -1,8 +1,7 @@
 """Usage that a client was told of is stored, whatever happens to the process that told it."""
 
-from __future__ import annotations
-
 import asyncio
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -124,7 +123,8 @@ def test_half_a_line_costs_its_row_and_a_disk_that_comes_back_has_all(tmp_path: 
     path = folder / "killed.2.rows"
     with path.open("ab") as file:
         file.write(json.dumps([[*KEY], [1, 2]]).encode()[:-4])
-    left = {one.seq: one for one in UsageJournal(folder, "next").leftovers(NOW_MS)}
+    with contextlib.closing(UsageJournal(folder, "next")) as following:
+        left = {one.seq: one for one in following.leftovers(NOW_MS)}
     assert left[2].rows == {KEY: UsageRow(5, 35, 0, 10, 0, 0)}
 
 
@@ -135,5 +135,6 @@ def test_a_store_that_is_away_for_long_fills_no_disk(tmp_path: Path) -> None:
         meter.add(KEY, ONE, 0.0)
     assert sum(path.stat().st_size for path in (tmp_path / "usage").iterdir()) < 1_200_000
     journal.close()
-    (left,) = UsageJournal(tmp_path / "usage", "next").leftovers(NOW_MS)
+    with contextlib.closing(UsageJournal(tmp_path / "usage", "next")) as following:
+        (left,) = following.leftovers(NOW_MS)
     assert left.rows[KEY].requests == 30_000

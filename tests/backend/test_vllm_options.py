@@ -1,7 +1,5 @@
 """Options of the in-process vLLM engine, and what a request becomes; no vLLM is needed for either."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -52,7 +50,7 @@ def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
     options = VllmOptions.of(
         model=str(model),
         context_tokens=2048,
-        speculation={"method": "ngram", "tokens": 3, "batch_max": 4},
+        speculation={"method": "ngram", "tokens": 3, "batch_max": 4, "lookup_max": 7},
         host_tier_gib=2,
     )
     assert check_profile(options) == (1000, 2048, 2 * 8 * 2 * 64 * 2)
@@ -60,7 +58,7 @@ def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
     assert arguments["max_num_seqs"] == 8 and arguments["max_num_batched_tokens"] == 2048
     assert arguments["scheduling_policy"] == "priority" and arguments["block_size"] == 16
     speculative = arguments["speculative_config"]
-    assert speculative["num_speculative_tokens"] == 3
+    assert speculative["num_speculative_tokens"] == 3 and speculative["prompt_lookup_max"] == 7
     assert speculative["num_speculative_tokens_per_batch_size"] == [(1, 4, 3), (5, 8, 0)]
     assert arguments["kv_transfer_config"]["kv_load_failure_policy"] == "recompute"
     assert arguments["kv_transfer_config"]["kv_connector_extra_config"]["spec_name"] == "TieringOffloadingSpec"
@@ -254,6 +252,7 @@ def test_what_speculation_gained_is_counted_by_language_and_judged() -> None:
         book.guessed(1, 1)  # one a step and not four: what is looked up is often not found
     text = generate_latest(registry).decode()
     assert 'foretype_speculation_pays{language="go"} 1.0' in text  # half of what was guessed was right
-    assert "foretype_guessed_tokens_accepted_total 501.0" in text
+    assert "foretype_guessed_tokens_accepted_total 501.0" in text and "foretype_guessed_tokens_total 501.0" in text
+    assert 'foretype_decode_steps_total{language="python"} 300.0' in text
     book.clear()
     assert book.guessed_per_step() is None

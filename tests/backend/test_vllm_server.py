@@ -1,7 +1,5 @@
 """The adapter for one replica, against a server that speaks vLLM's wire and misbehaves on purpose."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
@@ -29,10 +27,8 @@ PROMPT = list(range(1, 50))
 
 @pytest_asyncio.fixture
 async def replica() -> AsyncIterator[Replica]:
-    one = Replica()
-    await one.start()
-    yield one
-    await one.stop()
+    async with Replica() as one:
+        yield one
 
 
 async def started(replica: Replica, **options: Any) -> VllmServerEngine:
@@ -81,25 +77,23 @@ async def test_the_id_that_ends_a_generation_is_not_delivered(replica: Replica) 
 
 @pytest.mark.parametrize("endpoint", [True, False])
 async def test_an_abort_frees_the_server_by_endpoint_or_by_closing_the_stream(endpoint: bool) -> None:
-    replica = Replica(aborts=endpoint)
-    await replica.start()
-    engine = await started(replica)
-    replica.behaviour = "endless"
-    stream = engine.generate(GenerationRequest("gone", PROMPT, GenerationParams(max_tokens=5)))
-    finishes: list[EngineFinish | None] = []
-    async for chunk in stream:
-        finishes.append(chunk.finish)
-        if len(finishes) == 2:
-            engine.abort("gone")
-            engine.abort("gone")
-    assert finishes[-1] is EngineFinish.ABORTED
-    await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
-    assert ("cmpl-gone-0" in replica.aborted) is endpoint
-    assert replica.disconnects == (0 if endpoint else 1)
-    assert engine.statistics().running == 0
-    engine.abort("never seen")
-    await engine.close()
-    await replica.stop()
+    async with Replica(aborts=endpoint) as replica:
+        engine = await started(replica)
+        replica.behaviour = "endless"
+        stream = engine.generate(GenerationRequest("gone", PROMPT, GenerationParams(max_tokens=5)))
+        finishes: list[EngineFinish | None] = []
+        async for chunk in stream:
+            finishes.append(chunk.finish)
+            if len(finishes) == 2:
+                engine.abort("gone")
+                engine.abort("gone")
+        assert finishes[-1] is EngineFinish.ABORTED
+        await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
+        assert ("cmpl-gone-0" in replica.aborted) is endpoint
+        assert replica.disconnects == (0 if endpoint else 1)
+        assert engine.statistics().running == 0
+        engine.abort("never seen")
+        await engine.close()
 
 
 async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Replica) -> None:
@@ -145,7 +139,7 @@ async def test_what_is_wrong_is_said_and_a_check_finds_it(replica: Replica, beha
 async def test_a_check_notices_another_process_and_another_model(replica: Replica) -> None:
     engine = await started(replica)
     first = engine.metrics.started_s
-    await replica.stop()
+    await replica.stop(keeps_port=True)
     with pytest.raises(EngineUnavailableError):
         await engine.check()
     await replica.start()
@@ -158,18 +152,14 @@ async def test_a_check_notices_another_process_and_another_model(replica: Replic
 
 
 async def test_servers_that_cannot_be_a_replica_are_refused_at_start() -> None:
-    plain, small, web = Replica(ids=False), Replica(), Replica()
-    web.behaviour = "html"
-    for replica in (plain, small, web):
-        await replica.start()
-    with pytest.raises(EngineUnavailableError, match="returns no token ids"):
-        await started(plain)
-    with pytest.raises(EngineUnavailableError, match="tokenizer do not match"):
-        await started(small, vocabulary_tokens=VOCABULARY + 1)
-    with pytest.raises(EngineUnavailableError, match="JSON"):
-        await started(web)
-    for replica in (plain, small, web):
-        await replica.stop()
+    async with Replica(ids=False) as plain, Replica() as small, Replica() as web:
+        web.behaviour = "html"
+        with pytest.raises(EngineUnavailableError, match="returns no token ids"):
+            await started(plain)
+        with pytest.raises(EngineUnavailableError, match="tokenizer do not match"):
+            await started(small, vocabulary_tokens=VOCABULARY + 1)
+        with pytest.raises(EngineUnavailableError, match="JSON"):
+            await started(web)
     with pytest.raises(EngineUnavailableError, match="cannot connect"):
         await started(plain)
 

@@ -1,7 +1,5 @@
 """Warming: everybody arrives at nine, on cold caches."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import random

@@ -1,8 +1,6 @@
 """A random Llama-shaped GGUF file for tests: real format, real engine, meaningless weights."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,20 @@ END_TOKEN = 0
 CONTROLS = ("<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 
 
+_PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
+_SYMBOLS = dict(zip(_PRINTABLE, map(chr, _PRINTABLE), strict=True)) | {
+    byte: chr(256 + at) for at, byte in enumerate(sorted(set(range(256)) - set(_PRINTABLE)))
+}
+
+
+def as_byte_level(text: str) -> str:
+    """`text` in the symbols of a byte-level vocabulary."""
+    return "".join(_SYMBOLS[byte] for byte in text.encode())
+
+
 def byte_level_tokens(vocabulary_tokens: int, controls: Sequence[str] = CONTROLS) -> tuple[list[str], list[str]]:
     """Tokens and merges of a byte-level BPE: the 256 byte symbols, then pairs of them."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    symbols = [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]
+    symbols = list(_SYMBOLS.values())
     tokens, merges = [*controls, *symbols], list[str]()
     for left in symbols:
         for right in symbols:
@@ -47,6 +55,7 @@ def write_tiny_gguf(
     extra: Mapping[str, Any] | None = None,
     vectors: Sequence[str] = (),
     values: Mapping[str, np.ndarray] | None = None,
+    blocks: Callable[[int, int], np.ndarray] | None = None,
     seed: int = 0,
 ) -> Path:
     """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block); `without` leaves a tensor out.
@@ -55,6 +64,7 @@ def write_tiny_gguf(
         extra: further metadata below the architecture's name.
         vectors: names of further tensors, each of `hidden` zeros.
         values: of matrices, by name, in place of random ones.
+        blocks: the bytes of a matrix of so many rows and columns, for types that the library does not quantise.
     """
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
@@ -90,7 +100,10 @@ def write_tiny_gguf(
         random = (rng.standard_normal((rows, columns)) * scale).astype(np.float32)
         if name == without:
             return
-        data = gguf.quants.quantize((values or {}).get(name, random), quantisation)
+        if blocks is not None:
+            data = blocks(rows, columns)
+        else:
+            data = gguf.quants.quantize((values or {}).get(name, random), quantisation)
         writer.add_tensor(name, data, raw_dtype=quantisation)
 
     def ones(name: str) -> None:

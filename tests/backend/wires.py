@@ -4,8 +4,6 @@ Both ends are TUN devices, and a thread carries the packets between them: what `
 built without it. Everything else is real: the kernel's TCP on either side sees silence, retransmits, and times out by itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl

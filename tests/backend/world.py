@@ -215,6 +215,7 @@ async def gateway(
             async with running(app, config) as (host, port):
                 yield World(app, engine, app.state.service, config, host, port)
     finally:
+        app.state.encoding.close()
         await engine.close()
 
 
