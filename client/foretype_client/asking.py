@@ -9,16 +9,15 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from foretype_context.finish.post_processing import Finished, finish, strip_healed
+from foretype_context.finish.post_processing import DOES_NOT_CONTINUE, Finished, finish
 from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.sources import Snippet
 from foretype_context.text.document import Snapshot
-from foretype_wire.messages import Complete, Done, RequestClass
+from foretype_wire.messages import DEADLINE_MS, Complete, Done, RequestClass
 
 from foretype_client.session.session import Session
-
-__all__ = ["FinishedCompletion", "ask", "plan_at", "stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +65,14 @@ async def ask(
     on_text: Callable[[str], None] | None = None,
     class_: RequestClass = RequestClass.INTERACTIVE,
     max_tokens: int | None = None,
+    deadline_ms: float = DEADLINE_MS,
 ) -> FinishedCompletion:
     """Ask for `plan` and wait for the end.
 
     Args:
         on_text: called with the suggestion so far, each time it grew.
         max_tokens: in place of the plan's.
+        deadline_ms: after which an answer is worth nothing; a gateway refuses what it expects to take longer.
 
     Raises:
         RequestRefusedError, GatewayGoneError: there is no answer.
@@ -86,6 +87,7 @@ async def ask(
         prompt_tokens=plan.prompt_tokens,
         max_tokens=max_tokens or plan.max_tokens,
         stop=plan.stop,
+        deadline_ms=deadline_ms,
     )
     started = time.perf_counter()
     ttft_ms: float | None = None
@@ -144,6 +146,7 @@ async def stream(
 
 
 def _finished(written: str, plan: Plan, snapshot: Snapshot, offset: int, *, final: bool) -> Finished:
-    unhealed = strip_healed(written, plan.healed)
-    text = written if unhealed is None else unhealed
+    text = strip_healed(written, plan.healed)
+    if text is None:
+        return DOES_NOT_CONTINUE
     return finish(text, snapshot, offset, kind=plan.kind_of(text), final=final)

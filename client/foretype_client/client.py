@@ -18,7 +18,7 @@ from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammar
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.sources import Snippet, SnippetSource
 from foretype_context.text.document import Document, Snapshot
-from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
+from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Profile, Workspace
 from foretype_wire.subscriptions import Subscribers
@@ -34,7 +34,7 @@ from foretype_client.errors import TokenizerFetchError
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.flow import CompletionFlow, FlowOptions
-from foretype_client.flow.suggestion import FlowStatus, Suggestion
+from foretype_client.flow.suggestion import FlowState, FlowStatus, Suggestion
 from foretype_client.flow.tracing import FlowTracer, TracedGateway
 from foretype_client.open_document import OpenDocument
 from foretype_client.policy.knobs import known_knobs
@@ -56,8 +56,6 @@ from foretype_client.telemetry.spool import Spool, user_of
 
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
-
-__all__ = ["Assemblers", "Client", "ClientOptions", "open_client"]
 
 _logger = logging.getLogger(__name__)
 
@@ -196,8 +194,8 @@ class Assemblers:
     async def _load(self, profile: Profile) -> Assembler:
         tokenizer = self._tokenizer
         if tokenizer is None or tokenizer.digest != profile.tokenizer_digest:
-            path = await self._session.tokenizer_path(profile)
-            tokenizer = await asyncio.to_thread(load_tokenizer, path)
+            json = await self._session.tokenizer_json(profile)
+            tokenizer = await asyncio.to_thread(tokenizer_from_bytes, json)
         assembler = Assembler(tokenizer, profile)
         self._tokenizer, self._current, self.error = tokenizer, (profile, assembler), ""
         return assembler
@@ -212,7 +210,8 @@ class Assemblers:
         self.error: str = str(error)
         self._retry_at_s = self._clock() + _RETRY_S
         expected = isinstance(error, _NO_PROMPTS)
-        _logger.warning("no prompts can be made: %s", error, exc_info=None if expected else error)
+        # As text: whoever keeps the record would keep the traceback, and with it all that prompts are made with.
+        _logger.warning("no prompts can be made: %s", self.error, exc_info=None if expected else error)
 
 
 def _same_prompts(one: Profile, other: Profile) -> bool:
@@ -251,8 +250,13 @@ class Client:
         return OpenDocument(self.flow, self.sources, document)
 
     def status(self) -> FlowStatus:
-        """What this client has asked for and got; `detail` names the last failure."""
-        return self.flow.status()
+        """What this client has asked for and got; `detail` names the last failure, and while there is no gateway why."""
+        found = self.flow.status()
+        if found.state is FlowState.CLOSED:
+            return found
+        session = self.session
+        why = self.assemblers.error if session.connected else session.statistics().last_error
+        return found._replace(detail=why) if why else found
 
     def explain(self, suggestion: Suggestion) -> dict[str, Any]:
         """What a suggestion was made from, as `foretype explain --json` has it; empty where it is too long ago."""

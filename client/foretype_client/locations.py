@@ -9,10 +9,9 @@ from typing import Final
 from foretype_context.folder.exclude import MAX_CURRENT_BYTES, reason_to_exclude
 from foretype_context.folder.small_files import read_small
 from foretype_context.text.document import Document, Snapshot
+from foretype_context.text.strings import plain_line_ends
 
 from foretype_client.errors import InputError
-
-__all__ = ["Location", "open_location", "parse_location", "read_source", "shown_path"]
 
 _HEAD_BYTES: Final = 8192
 
@@ -60,7 +59,7 @@ def read_source(path: Path) -> str:
     if (reason := reason_to_exclude(str(path), len(data), data[:_HEAD_BYTES])) not in (None, "generated", "minified"):
         raise InputError(f"{path} is never sent to a model: {reason}")
     try:
-        return data.decode("utf-8-sig")
+        return plain_line_ends(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not UTF-8: byte {error.start + 1} is 0x{data[error.start]:02x}; convert it first"

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.folder.ignored import Ignored
 from foretype_context.folder.small_files import read_small
 from foretype_context.syntax.languages import language_of
-
-__all__ = ["BYTES_MAX", "FILES_MAX", "FILE_BYTES_MAX", "learn_neighbours", "neighbours_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -33,8 +32,9 @@ _SKIPPED_FOLDERS: Final = frozenset(
 def neighbours_of(root: Path) -> Iterator[tuple[Path, str]]:
     """Source files below `root` and their text: most recently changed first, bounded in number and bytes.
 
-    Hidden folders, links, unreadable, secret, generated and minified files are passed over.
+    Hidden folders, links, unreadable, secret, generated and minified files, and those that `.gitignore` leaves out, are passed over.
     """
+    ignored = Ignored(root)
     found: list[tuple[float, Path]] = []
     visited = 0
     for folder, folders, names in os.walk(root):
@@ -42,7 +42,7 @@ def neighbours_of(root: Path) -> Iterator[tuple[Path, str]]:
         for name in names:
             visited += 1
             path = Path(folder, name)
-            if language_of(name) == "plaintext" or path.is_symlink():
+            if language_of(name) == "plaintext" or path.is_symlink() or ignored(path):
                 continue
             try:
                 status = path.stat()

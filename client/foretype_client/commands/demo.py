@@ -15,6 +15,7 @@ import foretype_wire.errors
 import typer
 from foretype_context.terminal import console as plain_console
 from foretype_context.text.document import Document
+from foretype_wire.errors import GatewayGoneError
 from foretype_wire.workspace import workspace_of
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -36,8 +37,7 @@ from foretype_client.flow.suggestion import Suggestion
 from foretype_client.locations import read_source, shown_path
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions
-
-__all__ = ["demo"]
+from foretype_client.private_gateway.finding import FETCH_REMEDY
 
 _READING_S: Final = 0.35
 """How long the demo's developer looks at a suggestion before Tab, where there is somebody to watch."""
@@ -132,7 +132,12 @@ async def _demo(path: Path, text: str, keys: int, speed: float, options: ClientO
             if console.is_terminal
             else contextlib.nullcontext()
         ):
-            await client.ready(options.start_timeout_s)
+            try:
+                await client.ready(options.start_timeout_s)
+            except GatewayGoneError as error:
+                if FETCH_REMEDY not in str(error):
+                    raise
+                console.print(f"{error}. Until then only what your files say is suggested:", markup=False)
         profile = client.session.profile
         typist = Typist(document, *region_of(text, keys))
         model_name = "" if profile is None else f" · {profile.model}"

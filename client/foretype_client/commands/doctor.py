@@ -21,6 +21,7 @@ from foretype_context.errors import ProfileError, TokenizerError, UnknownControl
 from foretype_context.grammars.families import families
 from foretype_context.syntax.languages import LANGUAGES, missing_syntaxes
 from foretype_context.terminal import console, say_json
+from foretype_context.text.pasted import shell_line
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.table import Table
 from rich.text import Text
@@ -42,15 +43,14 @@ from foretype_client.private_gateway.starting import LOG_NAME
 from foretype_client.session.connecting import http_base, http_client, without_credentials
 from foretype_client.session.nearest import Standing
 
-__all__ = ["Finding", "FindingVerdict", "doctor"]
-
 _PACKAGES: Final = ("websockets", "msgspec", "tiktoken", "tokenizers", "tree-sitter")
 _EXTRAS: Final = {
-    "lsp": ("pygls", "no language server, so no editor can be attached"),
-    "gateway": ("starlette", "no gateway can be started on this machine"),
-    "embedded": ("openvino_genai", "no model can run on this machine"),
-    "retrieval": ("faiss", "no folder is indexed, so suggestions know little of other files"),
+    "lsp": (("pygls",), "no language server, so no editor can be attached"),
+    "gateway": (("starlette",), "no gateway can be started on this machine"),
+    "embedded": (("openvino_genai", "xllamacpp"), "no model can run on this machine"),
+    "retrieval": (("faiss",), "no folder is indexed, so suggestions know little of other files"),
 }
+"""Each extra: the modules of which it brings one at least, and what is without it."""
 _CHECKS: Final = "foretype.checks"
 _LEAST_PYTHON: Final = (3, 11)
 
@@ -108,16 +108,17 @@ def _versions() -> Generator[Finding]:
     if sys.version_info < _LEAST_PYTHON:
         yield Finding(name="versions", status=FindingVerdict.FAIL, detail=detail, remedy="install Python 3.11 or newer")
     elif missing:
-        remedy = f"pip install --force-reinstall foretype ({', '.join(missing)} missing)"
+        detail += f"; {', '.join(missing)} missing"
+        remedy = "pip install --force-reinstall foretype"
         yield Finding(name="versions", status=FindingVerdict.FAIL, detail=detail, remedy=remedy)
     else:
         yield Finding(name="versions", status=FindingVerdict.OK, detail=detail)
 
 
 def _extras(*, own_gateway: bool) -> Generator[Finding]:
-    for extra, (module, consequence) in _EXTRAS.items():
+    for extra, (modules, consequence) in _EXTRAS.items():
         name = f"extra {extra}"
-        if find_spec(module) is not None:
+        if any(find_spec(module) is not None for module in modules):
             yield Finding(name=name, status=FindingVerdict.OK, detail="installed")
             continue
         needed = own_gateway and extra in ("gateway", "embedded")
@@ -137,8 +138,8 @@ def _languages() -> Finding:
     return Finding(
         name="languages",
         status=FindingVerdict.WARN,
-        detail=f"no grammar for {', '.join(missing)}: blocks are found by indentation alone",
-        remedy=f"pip install 'foretype[languages]' (missing: {', '.join(sorted(set(missing.values())))})",
+        detail=f"no grammar for {', '.join(missing)}: blocks are found by indentation alone (missing: {', '.join(sorted(set(missing.values())))})",
+        remedy="pip install 'foretype[languages]'",
     )
 
 
@@ -185,7 +186,7 @@ def _privacy(name: str, path: Path) -> Generator[Finding]:
             name=name,
             status=FindingVerdict.WARN,
             detail=f"other users can write to {path} and could replace your gateway",
-            remedy=f"chmod go-w {path}",
+            remedy=shell_line("chmod", "go-w", path),
         )
     else:
         yield Finding(name=name, status=FindingVerdict.OK, detail=str(path))
@@ -298,23 +299,20 @@ def _failing(findings: list[Finding], name: str, remedy: str) -> Generator[None]
 
 
 def _print(findings: list[Finding]) -> None:
-    """In a terminal a long finding is folded beside its name; elsewhere each is one line."""
+    """In a terminal a long finding is folded beside its name; elsewhere each is one line. A remedy, which may be pasted, always is."""
     screen = console()
     colours = {FindingVerdict.OK: "green", FindingVerdict.WARN: "yellow", FindingVerdict.FAIL: "bold red"}
-    table = Table.grid(padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, min_width=16)
-    table.add_column(overflow="fold")
     for finding in findings:
         status = Text(f"{finding.status:<4}", colours[finding.status])
         remedy = Text(f"→ {finding.remedy}", style="bold")
         if screen.is_terminal:
+            table = Table.grid(padding=(0, 1))
+            table.add_column(no_wrap=True)
+            table.add_column(no_wrap=True, min_width=16)
+            table.add_column(overflow="fold")
             table.add_row(status, finding.name, Text(finding.detail))
-            if finding.remedy:
-                table.add_row("", "", remedy)
-            continue
-        screen.print(Text.assemble(status, f" {finding.name:<16} {finding.detail}"), soft_wrap=True)
+            screen.print(table)
+        else:
+            screen.print(Text.assemble(status, f" {finding.name:<16} {finding.detail}"), soft_wrap=True)
         if finding.remedy:
             screen.print(Text.assemble(f"{'':<21} ", remedy), soft_wrap=True)
-    if screen.is_terminal:
-        screen.print(table)

@@ -30,8 +30,6 @@ from foretype_client.flow.explaining import cached_of, plan_as_object, scopes_of
 from foretype_client.locations import Location, open_location, parse_location
 from foretype_client.sources.all_sources import Gathered
 
-__all__ = ["explain"]
-
 _INDEX_WAIT_S = 20.0
 
 
@@ -118,7 +116,7 @@ def _print(explanation: _Explanation) -> None:
         f"{plan.prompt_tokens} of {plan.budget_tokens} tokens · {cached} · "
         f"assembled in {explanation.timings_ms['assemble']:.1f} ms",
     )
-    table = Table(box=None, padding=(0, 1, 0, 0), expand=True)
+    table = Table(box=None, padding=(0, 1, 0, 0), expand=screen.is_terminal)
     for name in ("start", "end", "tokens", "cached"):
         table.add_column(name, justify="right", min_width=len(name))
     for name in ("kind", "scope", "from"):

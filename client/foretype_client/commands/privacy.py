@@ -19,8 +19,6 @@ from foretype_client.errors import InputError
 from foretype_client.private_gateway.finding import default_state_dir
 from foretype_client.telemetry.spool import Spool, user_in
 
-__all__ = ["app"]
-
 _GROUP: Final = "foretype.privacy"
 
 app: typer.Typer = typer.Typer(
@@ -42,7 +40,12 @@ TextsOption = Annotated[
 KeyOption = Annotated[Path | None, typer.Option("--key-file", metavar="FILE", help="The gateway's telemetry.key_file.")]
 ProfileOption = Annotated[
     Path | None,
-    typer.Option("--profile", metavar="FILE", help="The gateway's TOML file: says its stores, key and audit log."),
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        envvar="FORETYPE_PROFILE",
+        help="The gateway's TOML file: says its stores, key and audit log.",
+    ),
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", help="Whose.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -73,7 +76,7 @@ def show(
             until = "until `privacy delete --user me`; older looks count less and less"
             places.append({"what": "habits", "place": str(habits), "holds": told, "retention": until})
         result: dict[str, Any] = {"user": user_in(folder), "spooled_batches": len(spool.names()), "places": places}
-        gateway = _gateway(folder, store, texts, key_file, profile, needed=False)
+        gateway = _gateway(folder, store, texts, key_file, profile, needed=False, named=False)
         if gateway is None:
             result["tenants"] = []
         else:
@@ -223,8 +226,9 @@ def _gateway(
     profile: Path | None,
     *,
     needed: bool = True,
+    named: bool = True,
 ) -> Any:
-    """The gateway's side; None where it is not installed."""
+    """The gateway's side; None where it is not installed. A store that nobody chose is named, where the answer does not."""
     for point in entry_points(group=_GROUP):
         try:
             make = point.load()
@@ -233,9 +237,12 @@ def _gateway(
                 return None
             raise InputError(f"the gateway is not installed here ({error}); pip install 'foretype[gateway]'") from error
         try:
-            return make(folder, url=store, text_url=texts, key_file=key_file, profile=profile)
+            found = make(folder, url=store, text_url=texts, key_file=key_file, profile=profile)
         except ValueError as error:  # of the profile
             raise InputError(str(error)) from error
+        if named and store is None and profile is None:
+            say(f"foretype: in {found.url}; a gateway with another is meant by --profile or --store", err=True)
+        return found
     if needed or store is not None:
         raise InputError("the gateway is not installed here; pip install 'foretype[gateway]'")
     return None

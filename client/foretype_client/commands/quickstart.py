@@ -11,6 +11,8 @@ from typing import Annotated, Final
 
 import typer
 from foretype_context.terminal import console as plain_console
+from foretype_context.text.pasted import elisp_string, lua_string, shell_line, toml_string
+from foretype_wire.errors import GatewayGoneError
 from rich.console import Console
 
 import foretype_client
@@ -18,10 +20,8 @@ from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.demo import demo
 from foretype_client.commands.playground import open_page, page_address
 from foretype_client.commands.shared import ModelOption, StateDirOption, client_options, errors_told
-from foretype_client.private_gateway.finding import chosen_profile, default_state_dir
+from foretype_client.private_gateway.finding import FETCH_REMEDY, chosen_profile, default_state_dir
 from foretype_client.session.connecting import http_base
-
-__all__ = ["editor_lines", "quickstart"]
 
 _KEYS: Final = 140
 _SPEED: Final = 14.0
@@ -35,31 +35,31 @@ def editor_lines(command: str, editors: Path) -> list[tuple[str, str]]:
         command: how the language server is started.
         editors: the folder `editors/` of a checkout; without it, what works from an installed package.
     """
-    helix = f'''[language-server.foretype]
-command = "{command}"
+    helix = f"""[language-server.foretype]
+command = {toml_string(command)}
 args = ["lsp", "--popup"]
 
 [[language]]
 name = "python"
-language-servers = ["pylsp", "foretype"]'''
+language-servers = ["pylsp", "foretype"]"""
     if not (nvim := editors / "nvim").is_dir():
         neovim = f"""vim.lsp.config('foretype', {{
-  cmd = {{ '{command}', 'lsp' }}, filetypes = {{ 'python' }}
+  cmd = {{ {lua_string(command)}, 'lsp' }}, filetypes = {{ 'python' }}
 }})
 vim.lsp.enable('foretype')
 vim.lsp.inline_completion.enable()"""
         return [
             ("Neovim 0.12 (init.lua)", neovim),
-            ("VS Code and Vim (llama.vscode and llama.vim ask there)", f"{command} serve --port 8012"),
+            ("VS Code and Vim (llama.vscode and llama.vim ask there)", shell_line(command, "serve", "--port", "8012")),
             ("Helix (languages.toml)", helix),
         ]
-    neovim = f"""vim.opt.runtimepath:prepend('{nvim}')
-require('foretype').setup({{ cmd = {{ '{command}', 'lsp' }} }})"""
-    vscode = f"""make -C {editors.parent} vsix
-code --install-extension {editors / "vscode/foretype.vsix"}"""
-    emacs = f"""(add-to-list 'load-path "{editors / "emacs"}")
+    neovim = f"""vim.opt.runtimepath:prepend({lua_string(nvim)})
+require('foretype').setup({{ cmd = {{ {lua_string(command)}, 'lsp' }} }})"""
+    vscode = f"""{shell_line("make", "-C", editors.parent, "vsix")}
+{shell_line("code", "--install-extension", editors / "vscode/foretype.vsix")}"""
+    emacs = f"""(add-to-list 'load-path {elisp_string(editors / "emacs")})
 (require 'foretype)
-(setq foretype-command '("{command}" "lsp"))
+(setq foretype-command '({elisp_string(command)} "lsp"))
 (foretype-setup)"""
     return [
         ("Neovim (init.lua)", neovim),
@@ -80,8 +80,8 @@ def quickstart(
     """Start the gateway with the shipped model, show it at work, say how to attach an editor."""
     console = plain_console()
     terminal = console.is_terminal
-    if model is None and terminal and sys.stdin.isatty():
-        _offer_model(state_dir)
+    if model is None:
+        _fetch_network(state_dir)
     demo(keys=keys, speed=_SPEED if terminal else 0.0, model=model, state_dir=state_dir)
     command = str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "foretype" else "foretype"
     if shutil.which("foretype") == command:
@@ -100,22 +100,25 @@ def quickstart(
         asyncio.run(_report(options, console, terminal if stay is None else stay))
 
 
-def _offer_model(state_dir: Path | None) -> None:
-    """Where no good model is configured, offer `foretype use` before anything is shown; whatever comes of it, go on."""
+def _fetch_network(state_dir: Path | None) -> None:
+    """Make the model that ships where it is not made yet; size and seconds are shown. Whatever comes of it, go on."""
     if chosen_profile(state_dir or default_state_dir()) is not None:
-        return
-    plain_console().print("No good model is configured, only the small one that ships.")
-    if not typer.confirm("Look for one that suits this machine (foretype use)?", default=False):
         return
     from foretype_client.commands.cli import app
 
     with suppress(typer.Exit, SystemExit):
-        app(["use", *(["--state-dir", str(state_dir)] if state_dir is not None else [])], standalone_mode=False)
+        app(["models", "fetch"], standalone_mode=False)
 
 
 async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
     async with open_client(options) as client:
-        await client.ready(options.start_timeout_s)
+        try:
+            await client.ready(options.start_timeout_s)
+        except GatewayGoneError as error:
+            if FETCH_REMEDY not in str(error):
+                raise
+            console.print(f"\n{error}. Until then an editor shows only what your files say.", markup=False)
+            return
         profile = client.session.profile
         if profile is not None and profile.min_mean_logprob.shows_nothing:
             console.print(

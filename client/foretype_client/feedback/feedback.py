@@ -7,11 +7,13 @@ remembered as a digest.
 
 Rules: shown = answered, not superseded, buffer unchanged or typed through, for 750 ms; rejected = shown, then
 diverged or left; the same text is not offered there again until the line changes or 10 minutes pass; a change that inserts at
-least two of the next characters is a partial accept, which does not end the tracking.
+least two of the next characters is a partial accept, which does not end the tracking. What diverged is in doubt for a few
+seconds: who takes the typo back, or undoes a part that was taken, has refused nothing, and it goes on as what it was.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
@@ -53,6 +55,9 @@ _REOFFER_S: Final = 600.0
 _ENDED_KEPT: Final = 64
 _REJECTED_KEPT: Final = 256
 _GRAFTS_KEPT: Final = 64
+_DOUBT_S: Final = 5.0
+_DOUBTED_MAX: Final = 4
+"""In one document: a typo may get suggestions of its own."""
 
 _Refusal = tuple[bytes, bytes]
 """A line's key and the digest of what the refused suggestion would have made of it."""
@@ -72,6 +77,29 @@ class _Past(NamedTuple):
     rejections: tuple[_Refusal, ...]
 
 
+class _Doubted(NamedTuple):
+    """A suggestion that the text has gone away from, and may come back to.
+
+    Attributes:
+        begin: character offset where its text began, or would.
+    """
+
+    offer: VisibleSuggestion
+    since_s: float
+    begin: int
+
+    def leads_to(self, place: Place, offset: int) -> bool:
+        typed = self.offer.strand.typed(place)
+        return typed is not None and typed < len(self.offer.strand.text) and offset - typed == self.begin
+
+    def after(self, snapshot: Snapshot) -> _Doubted:
+        begin = self.begin
+        for start, end, new in snapshot.edits:
+            if end <= begin and start < begin:
+                begin += len(new) - (end - start)
+        return self._replace(begin=begin)
+
+
 class Feedback:
     """Tracks the visible suggestion of each document. Every method takes `now` in monotonic seconds and returns events.
 
@@ -84,6 +112,7 @@ class Feedback:
         self._display_s = display_ms / 1000
         self._reoffer_s = reoffer_s
         self._offers: dict[str, VisibleSuggestion] = {}
+        self._doubted: dict[str, list[_Doubted]] = {}
         self._ended: OrderedDict[str, _Past] = OrderedDict()
         self._rejected: OrderedDict[_Refusal, _Rejection] = OrderedDict()
         self._grafts: list[Graft] = []
@@ -123,6 +152,10 @@ class Feedback:
             events += self._end(offer, EndReason.REPLACED, now)
             offer = None
         if offer is None:
+            for doubted in tuple(self._doubted.get(snapshot.uri, ())):
+                if doubted.leads_to(place, offset) and doubted.offer.strand.rest_at(place) == text:  # from elsewhere
+                    session = doubted.offer.session
+                    events += self._end(doubted.offer, EndReason.REPLACED, doubted.since_s)
             strand = Strand(place, text)
             offer = VisibleSuggestion(id, session, strand, place, text, offset, replaces, source, now)
             self._offers[snapshot.uri] = offer
@@ -138,22 +171,31 @@ class Feedback:
 
     def changed(self, snapshot: Snapshot, now: float) -> list[FeedbackEvent]:
         """The document changed: was it typed through, taken, or contradicted?"""
+        events = self._decide(snapshot.uri, now)
+        if snapshot.uri in self._doubted:
+            self._doubted[snapshot.uri] = [one.after(snapshot) for one in self._doubted[snapshot.uri]]
         offer = self._offers.get(snapshot.uri)
         if offer is None:
-            return []
-        events = self._settle(offer, now)
-        step_taken = step(offer, snapshot)
-        if step_taken is None:
-            return events + self._end(offer, EndReason.DIVERGED, now)
-        taken, inserted = step_taken
-        start, before = offer.offset, offer.typed
-        offer.typed += taken
-        offer.offset += inserted
-        offer.rest = offer.rest[taken:]
+            return events
+        events += self._settle(offer, now)
+        taken_step = step(offer, snapshot)
+        if taken_step is None:
+            return events + self._doubt(offer, snapshot, now)
+        taken, inserted, start, elsewhere = taken_step
+        before = offer.typed
+        offer.rest = offer.rest[taken:] if taken >= 0 else offer.strand.text[before + taken : before] + offer.rest
+        offer.offset = start + inserted
+        if taken < 0:
+            offer.back_to(before + taken)
+        offer.typed = before + taken
+        if elsewhere:
+            offer.follow(snapshot)
         in_one_go = (
             taken >= 2 and inserted >= 2 and not is_typing(snapshot.text[offer.offset - inserted : offer.offset])
         )
         offer.look(snapshot)
+        if taken < 0:
+            return events
         if taken and not offer.rest:
             if offer.reports and offer.accepted >= len(offer.strand.text):
                 return events + self._take(offer, Taken.REPORTED, now, start=start, added="")  # told part by part
@@ -167,17 +209,29 @@ class Feedback:
             events.append(self._partial(offer, start, before, taken, inferred=True, now=now))
         return events
 
-    def moved(self, place: Place, now: float) -> list[FeedbackEvent]:
-        """The editor asks at `place`: the user went along with the visible suggestion, or left it."""
+    def moved(self, place: Place, offset: int, now: float) -> list[FeedbackEvent]:
+        """The editor asks at `place`, character `offset`: the user went along with the visible suggestion, left it, or came back to one."""
+        events = self._decide(place.uri, now)
         offer = self._offers.get(place.uri)
-        if offer is None:
-            return []
-        events = self._settle(offer, now)
-        rest = offer.strand.rest_at(place)
-        if rest is None:
-            return events + self._end(offer, EndReason.LEFT, now)
-        if not rest:
-            return events + self._take(offer, Taken.TYPED, now)
+        if offer is not None:
+            events += self._settle(offer, now)
+            rest = offer.strand.rest_at(place)
+            if rest:
+                return events
+            if rest is None:
+                events += self._end(offer, EndReason.LEFT, now)
+            else:
+                events += self._take(offer, Taken.TYPED, now)
+        in_doubt = tuple(reversed(self._doubted.get(place.uri, ())))
+        # What was made of a typo that is gone was not refused.
+        came_back = any(doubted.leads_to(place, offset) for doubted in in_doubt)
+        for doubted in in_doubt:
+            if doubted.leads_to(place, offset):
+                self._doubted[place.uri].remove(doubted)
+                self._offers[place.uri] = doubted.offer
+                doubted.offer.back_to(doubted.offer.strand.typed(place) or 0)
+                return events
+            events += self._end(doubted.offer, EndReason.REPLACED, doubted.since_s) if came_back else []
         return events
 
     def shown(self, id: str, now: float) -> list[FeedbackEvent]:
@@ -209,7 +263,7 @@ class Feedback:
 
     def accepted(self, id: str, now: float) -> list[FeedbackEvent]:
         """The editor reports that the suggestion was accepted. What the editor says corrects what was inferred."""
-        offer = self._by_id(id)
+        offer = self._by_id(id) or self._doubted_by_id(id)
         if offer is not None:
             return [
                 *self._settle(offer, now, sure=True),
@@ -226,14 +280,16 @@ class Feedback:
         return [msgspec.structs.replace(accepted, at_s=now)]
 
     def closed(self, uri: str, now: float) -> list[FeedbackEvent]:
+        events = self._decide(uri, math.inf)
         offer = self._offers.get(uri)
         if offer is None:
-            return []
-        return self._settle(offer, now) + self._end(offer, EndReason.CLOSED, now)
+            return events
+        return events + self._settle(offer, now) + self._end(offer, EndReason.CLOSED, now)
 
     def settle(self, now: float) -> list[FeedbackEvent]:
-        """Displays that became certain by the passing of time alone."""
-        return [event for offer in self._offers.values() for event in self._settle(offer, now)]
+        """Displays and refusals that became certain by the passing of time alone."""
+        decided = [event for uri in tuple(self._doubted) for event in self._decide(uri, now)]
+        return decided + [event for offer in self._offers.values() for event in self._settle(offer, now)]
 
     def refused(self, place: Place, text: str, now: float) -> bool:
         """Whether the user has rejected `text` at `place`, at or before the point where the line now ends."""
@@ -249,6 +305,27 @@ class Feedback:
 
     def _by_id(self, id: str) -> VisibleSuggestion | None:
         return next((offer for offer in self._offers.values() if offer.id == id), None)
+
+    def _doubted_by_id(self, id: str) -> VisibleSuggestion | None:
+        return next((one.offer for doubted in self._doubted.values() for one in doubted if one.offer.id == id), None)
+
+    def _doubt(self, offer: VisibleSuggestion, snapshot: Snapshot, now: float) -> list[FeedbackEvent]:
+        """The text went another way; whether for good is told by what comes next."""
+        uri = offer.place.uri
+        del self._offers[uri]
+        doubted = self._doubted.setdefault(uri, [])
+        doubted.append(_Doubted(offer, now, offer.offset - offer.typed).after(snapshot))
+        oldest = doubted[0]
+        return self._end(oldest.offer, EndReason.DIVERGED, oldest.since_s) if len(doubted) > _DOUBTED_MAX else []
+
+    def _decide(self, uri: str, now: float) -> list[FeedbackEvent]:
+        """What was in doubt for long enough was refused, or ended before it was shown."""
+        return [
+            event
+            for one in tuple(self._doubted.get(uri, ()))
+            if now - one.since_s >= _DOUBT_S
+            for event in self._end(one.offer, EndReason.DIVERGED, one.since_s)
+        ]
 
     def _settle(self, offer: VisibleSuggestion, now: float, *, sure: bool = False) -> list[FeedbackEvent]:
         if offer.displayed or (now - offer.offered_s < self._display_s and not sure):
@@ -340,7 +417,12 @@ class Feedback:
     def _forget(
         self, offer: VisibleSuggestion, now: float, *, taken: bool, rejections: tuple[_Refusal, ...] = ()
     ) -> None:
-        del self._offers[offer.place.uri]
+        uri = offer.place.uri
+        if self._offers.get(uri) is offer:
+            del self._offers[uri]
+        left = [one for one in self._doubted.pop(uri, ()) if one.offer is not offer]
+        if left:
+            self._doubted[uri] = left
         offer.before = offer.after = ""
         self._ended[offer.id] = _Past(taken, offer, now, rejections)
         while len(self._ended) > _ENDED_KEPT:

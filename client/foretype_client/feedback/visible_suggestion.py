@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretype_context.text.document import Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource
 from foretype_client.flow.strands import Place, Strand
-
-__all__ = ["VisibleSuggestion", "is_typing", "result_digest", "step"]
 
 _BEFORE_CHARS: Final = 200
 _AFTER_CHARS: Final = 64
@@ -37,6 +35,7 @@ class VisibleSuggestion:
         accepted, accepted_before: characters taken by partial accepts, in all and up to the last answer.
         reports: the editor reports partial accepts, so none is inferred.
         reported_typed: characters of the strand up to which reports account for what is in the document.
+        moves: how often edits elsewhere changed what stands around it, so that its strand begins at another place.
     """
 
     id: str
@@ -58,6 +57,7 @@ class VisibleSuggestion:
     accepted_before: int = 0
     reports: bool = False
     reported_typed: int = 0
+    moves: int = 0
     results: set[bytes] = field(default_factory=set[bytes])
 
     @property
@@ -79,6 +79,21 @@ class VisibleSuggestion:
         kind = AcceptKind.LINE if to_line_end or "\n" in taken else AcceptKind.WORD
         return kind, taken.rstrip("\n").count("\n") + 1
 
+    def back_to(self, typed: int) -> None:
+        """No more than so many characters of it are in the document: what was taken back is neither accepted nor reported."""
+        self.typed = typed
+        self.accepted, self.reported_typed = min(self.accepted, typed), min(self.reported_typed, typed)
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Edits elsewhere may have changed what the places of the strand are known by: it begins at the one that is there now."""
+        behind = self.typed - (self.strand.typed(self.place) or 0)
+        begin = Place.before(snapshot, self.offset, self.place.profile, self.typed)
+        if begin != self.strand.place:
+            self.strand = Strand(begin, self.strand.text)
+            self.place = Place.before(snapshot, self.offset, self.place.profile, behind)
+            self.results.add(result_digest(begin, self.strand.text))
+            self.moves += 1
+
     def look(self, snapshot: Snapshot) -> None:
         """Remember what the document looks like around the offer, to recognise the next change."""
         text = snapshot.text
@@ -92,22 +107,45 @@ def result_digest(place: Place, text: str) -> bytes:
     return blake2b((place.line_prefix + text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def step(offer: VisibleSuggestion, snapshot: Snapshot) -> tuple[int, int] | None:
-    """How far a change went along with the offer: (characters of it now typed, characters inserted); None if it diverged."""
-    text, offset = snapshot.text, offer.offset
-    if text[max(0, offset - _BEFORE_CHARS) : offset] != offer.before:
+class Step(NamedTuple):
+    """How far a change went along with a suggestion.
+
+    Attributes:
+        taken: characters of it that are in the document now and were not; below 0 where some were taken back.
+        inserted: characters by which its rest has moved on behind what was there.
+        offset: where its rest would be, had nothing been typed at it: edits above it move it.
+        elsewhere: there were edits that are none of its business: above it, or wherever something was typed at it at once.
+    """
+
+    taken: int
+    inserted: int
+    offset: int
+    elsewhere: bool
+
+
+def step(offer: VisibleSuggestion, snapshot: Snapshot) -> Step | None:
+    """How far the last change of the document went along with the offer; None if it diverged.
+
+    Edits elsewhere, of another cursor or of a tool, move the offer and contradict nothing: what counts is what happened at it.
+    """
+    seen = _Seen.of(offer, snapshot)
+    if seen is None:
         return None
-    if text[offset : offset + _AFTER_CHARS] == offer.after:
-        return (0, 0)  # something changed further below
+    text, offset, before, after, elsewhere = snapshot.text, seen.offset, seen.before, seen.after, seen.elsewhere
+    grown = len(text) - offer.length - seen.grown
+    if text[max(0, offset - len(before)) : offset] != before:
+        return _back(offer, text, seen, -grown)
+    look = len(after) if snapshot.edits else _AFTER_CHARS
+    if text[offset : offset + look] == after and (grown == 0 or not snapshot.edits):
+        return Step(0, 0, offset, elsewhere)
     whole = offset + len(offer.rest)
-    kept = offer.after[offer.replaces :]
+    kept = after[offer.replaces :]
     if text[offset:whole] == offer.rest and text[whole : whole + len(kept)] == kept:
-        return (len(offer.rest), len(offer.rest))
-    grown = len(text) - offer.length
+        return Step(len(offer.rest), len(offer.rest), offset, elsewhere)
     if grown <= 0:
         return None
     inserted = text[offset : offset + grown]
-    if text[offset + grown : offset + grown + len(offer.after)] != offer.after:
+    if text[offset + grown : offset + grown + len(after)] != after:
         return None
     # A text to insert may have the model's line endings where the document has its own.
     comparable = inserted if "\r" in offer.rest else inserted.replace("\r\n", "\n")
@@ -115,7 +153,60 @@ def step(offer: VisibleSuggestion, snapshot: Snapshot) -> tuple[int, int] | None
     if taken == 0 or not _CLOSED_BY_EDITOR.issuperset(comparable[taken:]):
         return None
     # What an editor closes by itself stands right of the cursor, so it is not part of what was typed.
-    return (taken, len(inserted) - len(comparable[taken:]))
+    return Step(taken, len(inserted) - len(comparable[taken:]), offset, elsewhere)
+
+
+def _back(offer: VisibleSuggestion, text: str, seen: _Seen, gone: int) -> Step | None:
+    """What was taken of the offer last was taken back: by undo, or by the key for it."""
+    if not 0 < gone <= offer.typed:
+        return None
+    at = seen.offset - gone
+    before, typed = seen.before[:-gone], offer.strand.text[offer.typed - gone : offer.typed]
+    if not seen.before.endswith(typed) or text[max(0, at - len(before)) : at] != before:
+        return None
+    goes_on = text[at : at + len(seen.after)] == seen.after
+    return Step(-gone, -gone, seen.offset, seen.elsewhere) if goes_on else None
+
+
+class _Seen(NamedTuple):
+    """What stood around an offer when it was last looked at, with the edits that are none of its business done.
+
+    Attributes:
+        elsewhere: there were such edits above, or anywhere beside one at the offer.
+        grown: by how many characters they made the document longer.
+    """
+
+    offset: int
+    before: str
+    after: str
+    elsewhere: bool
+    grown: int
+
+    @classmethod
+    def of(cls, offer: VisibleSuggestion, snapshot: Snapshot) -> _Seen | None:
+        """None where what was typed or taken of the offer was edited in its midst."""
+        offset, before, after, elsewhere, total = offer.offset, offer.before, offer.after, False, 0
+        here, touched, below = 0, False, False  # characters that edits at the offer put in
+        for start, end, new in snapshot.edits:
+            grown = len(new) - (end - start)
+            if end < offset:
+                if end > offset - offer.typed:
+                    return None
+                first = offset - len(before)
+                before = before[: max(0, start - first)] + new + before[end - first :] if end > first else before
+                before = before[-_BEFORE_CHARS:]
+                offset += grown
+                elsewhere = True
+            elif start > offset + here:
+                near = start - offset - here
+                after = after[:near] + new + after[near + end - start :] if near < len(after) else after
+                below = True
+            else:
+                here += grown
+                touched = True
+                continue
+            total += grown
+        return cls(offset, before, after[:_AFTER_CHARS], elsewhere or (below and touched), total)
 
 
 def is_typing(inserted: str) -> bool:

@@ -26,8 +26,6 @@ from foretype_client.flow.suggestion import Outcome, Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_client.sources.all_sources import Gathered, Gathering
 
-__all__ = ["Attempt"]
-
 _SLACK_S: Final = 1e-6
 """Timers may fire this much early, by rounding."""
 
@@ -117,14 +115,15 @@ class Attempt:
         return None
 
     def _sorted(self) -> SortedRequests:
-        """The document's requests; one that was sent for this very place knew nothing of a popup's item, and must agree with it."""
+        """The document's requests; one that knew nothing of the popup's item must agree with it."""
         fitting, diverged = self._document.sort(self._question.place)
         if not (item := self._question.selected_rest()):
             return SortedRequests(fitting, diverged)
         kept: list[Flight] = []
         for flight in fitting:
-            text = flight.strand.text
-            if flight.strand.place != self._question.place or text.startswith(item) or (text and item.startswith(text)):
+            text = flight.strand.rest_at(self._question.place)
+            asked_here = flight.strand.place == self._question.place
+            if text is None or text.startswith(item) or (item.startswith(text) and (text or not asked_here)):
                 kept.append(flight)
             elif flight.wanted:
                 diverged.append(flight)
@@ -148,7 +147,7 @@ class Attempt:
             judged = self._shared.answers.from_flight(self._document, self._question, flight, state, own=own, now=now)
             if isinstance(judged, Suggestion):
                 return judged
-            if flight.complete and (own or rest):
+            if flight.complete and (own or (rest and judged is not Outcome.SELECTED_MISMATCH)):
                 # The model was asked, and this is all it has to say here. At the end of what somebody else asked
                 # for it was not asked yet.
                 self._outcome = judged

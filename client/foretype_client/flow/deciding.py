@@ -23,8 +23,6 @@ from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
 from foretype_client.policy.trigger import Decision, EditorRequest, PolicyState, Skip, SkipReason, Trigger, Wait
 
-__all__ = ["Deciding", "Searching"]
-
 
 class Searching(NamedTuple):
     """The local candidate is not found yet: look again after other tasks of the event loop have run.
@@ -156,7 +154,7 @@ class Deciding:
             right=right,
             changed_s=document.changed_s,
             characters=len(snapshot.text),
-            excluded=document.reason_excluded(snapshot),
+            excluded=document.reason_excluded(snapshot, offset),
             within=None if options.completes_everywhere(snapshot.language) else within(snapshot, offset),
             language=snapshot.language,
             deleted=document.only_deleted(offset),

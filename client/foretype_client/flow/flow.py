@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from foretype_context.finish.post_processing import finish as finish_text
@@ -63,6 +63,8 @@ __all__ = [
     "Trigger",
 ]
 
+_FOLLOWS_S: Final = 0.05
+"""After a question was cancelled: editors that cancel at each key ask the next one within this, and it may go on with what runs."""
 _PREPARE_S: Final = 0.1
 """After a document was opened: behind what an editor opens with it, and before anybody has typed in it."""
 
@@ -135,6 +137,7 @@ class CompletionFlow:
         self._documents: dict[str, TrackedDocument] = {}
         self._tally = FlowCounters()
         self._preparing: asyncio.TimerHandle | None = None
+        self._given_up: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
 
     def document_opened(self, snapshot: Snapshot) -> None:
@@ -165,6 +168,7 @@ class CompletionFlow:
         if self._observer is not None:
             self._observer.changed(snapshot)
         self._tell(self._feedback.changed(snapshot, now))
+        self._shared.answers.type_through.follow(document)
         waiting = document.waiting
         if waiting is not None and waiting.snapshot.text != snapshot.text:
             # An answer for the text of before would be refused by the editor, which asks again for the new one.
@@ -173,6 +177,7 @@ class CompletionFlow:
     def typed(self, snapshot: Snapshot, offset: int) -> None:
         """The last change ended at character `offset`, where a question is expected: its request need not wait for it."""
         if not self._closed:
+            self._goes_on(snapshot.uri)
             self._anticipated.expect(self._track(snapshot), self._deciding.question(snapshot, offset))
 
     def document_closed(self, snapshot: Snapshot) -> None:
@@ -183,6 +188,7 @@ class CompletionFlow:
         document = self._documents.pop(snapshot.uri, None)
         if document is not None:
             self._shared.book.forget(snapshot.uri)
+            self._goes_on(snapshot.uri)
             self._let_go(document)
 
     def shown(self, id: str) -> None:
@@ -220,6 +226,7 @@ class CompletionFlow:
             return None
         question = self._deciding.question(snapshot, offset, trigger, selected)
         document = self._track(snapshot)
+        self._goes_on(snapshot.uri)
         document.asked_s = question.asked_s
         document.take_over(question)
         if self._observer is not None:
@@ -230,6 +237,8 @@ class CompletionFlow:
             result = await self._answer(document, question)
         except asyncio.CancelledError:
             result = Outcome.CANCELLED
+            if document.waiting is question:
+                self.given_up(snapshot.uri)
             raise
         finally:
             self._tally.ended(result)
@@ -248,6 +257,40 @@ class CompletionFlow:
         if not question.superseded:
             self._background.shown(document, snapshot, question.offset, result)
         return result
+
+    def given_up(self, uri: str) -> None:
+        """Nobody waits for anything in this document any more: what runs for it is stopped, unless a question follows at once."""
+        document = self._documents.get(uri)
+        if document is not None and not self._closed:
+            self._goes_on(uri)
+            loop = asyncio.get_running_loop()
+            self._given_up[uri] = loop.call_later(_FOLLOWS_S, self._stop, document)
+
+    def excluded(self, uris: Sequence[str] = (), *, others_come: bool = False) -> None:
+        """Files were left out, `uris` among them: no prompt that may hold a line of theirs goes on, and none begins as one did.
+
+        What the cache knows was made of such prompts too.
+
+        Args:
+            others_come: who made the sources makes other ones now.
+        """
+        self._shared.sources.left_out(others_come=others_come)
+        for uri, document in self._documents.items():
+            self._background.closed(uri)
+            self._let_go(document)
+        self._shared.book.clear()
+        self._shared.cache.clear()
+        for uri in uris:
+            self._shared.answers.learn(uri, "")
+
+    def _goes_on(self, uri: str) -> None:
+        if (timer := self._given_up.pop(uri, None)) is not None:
+            timer.cancel()
+
+    def _stop(self, document: TrackedDocument) -> None:
+        del self._given_up[document.snapshot.uri]
+        self._background.closed(document.snapshot.uri)
+        self._shared.requests.drop(document.flights)
 
     def explain(self, id: str | None = None) -> dict[str, Any] | None:
         """What the suggestion `id`, or the last one, was made from (:meth:`foretype_client.flow.explaining.Explanations.of`)."""
@@ -271,6 +314,8 @@ class CompletionFlow:
         self._closed = True
         if self._preparing is not None:
             self._preparing.cancel()
+        for uri in list(self._given_up):
+            self._goes_on(uri)
         self._background.close()
         for uri, document in self._documents.items():
             self._let_go(document)
@@ -280,7 +325,7 @@ class CompletionFlow:
 
     async def _answer(self, document: TrackedDocument, question: Question) -> Suggestion | str:
         now = self._clock()
-        self._tell(self._feedback.moved(question.place, now) + self._feedback.settle(now))
+        self._tell(self._feedback.moved(question.place, question.offset, now) + self._feedback.settle(now))
         result = self._deciding.at_once(document, question, now)
         while isinstance(result, Searching):
             await asyncio.sleep(0)  # a key, or an answer of the gateway, comes first

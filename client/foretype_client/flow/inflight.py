@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
+from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.plan import Plan
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
@@ -17,8 +18,6 @@ from foretype_client.flow.planning import Draft
 from foretype_client.flow.strands import Strand
 from foretype_client.ports import CompletionStream
 from foretype_client.sources.all_sources import SourceNote
-
-__all__ = ["AnswerRules", "Flight", "ReadyText", "ripe"]
 
 _WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
 _GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
@@ -55,9 +54,10 @@ class Flight:
         strand: the text so far, from the place that was asked for.
         kind: as planned, until the first line has opened a block.
         sent_s, first_s, ended_s: monotonic seconds; None before it happens.
-        logprob, tokens: sums over the deltas; the mean is known only where the engine gives log-probabilities.
-        healed: what the answer has to repeat of the text left of the cursor before anything new comes.
-        garbled: it did not, so that its text fits nowhere.
+        logprob, tokens: sums over the deltas, and what ended the answer; the mean is known only where the engine gives
+            log-probabilities.
+        healing: takes off what the answer repeats of the text left of the cursor; garbled, it fits nowhere.
+        begun: what of the text was there before the gateway was asked: the rest of the popup's selected item.
         at_line_end: the last delta ended a line.
         dropped: cancelled by us, because the user went another way.
         draft, notes: what the prompt was made of and when, and what each source of other files' snippets had to say.
@@ -76,8 +76,8 @@ class Flight:
     error: RequestRefusedError | GatewayGoneError | None = None
     logprob: float = 0.0
     tokens: int = 0
-    healed: str = ""
-    garbled: bool = False
+    healing: HealedText = field(default_factory=lambda: HealedText(""))
+    begun: str = ""
     at_line_end: bool = False
     dropped: bool = False
     draft: Draft | None = None
@@ -110,6 +110,10 @@ class Flight:
     def mean_logprob(self) -> float | None:
         return self.logprob / self.tokens if self.tokens else None
 
+    def logprob_of(self, rest: str) -> float | None:
+        """As :meth:`Strand.share_of`, of the answer's sum of log-probabilities."""
+        return self.strand.share_of(rest, self.logprob) if self.tokens else None
+
     @property
     def ttft_ms(self) -> float | None:
         return None if self.first_s is None else (self.first_s - self.sent_s) * 1000
@@ -128,17 +132,17 @@ class Flight:
             self.first_s = now
         self.logprob += delta.logprob
         self.tokens += delta.tokens
-        text = delta.text
-        if self.healed:
-            repeated = min(len(self.healed), len(text))
-            if self.healed[:repeated] != text[:repeated]:
-                self.garbled = True
-            self.healed, text = self.healed[repeated:], text[repeated:]
+        text = self.healing.feed(delta.text)
         self.at_line_end = "\n" in text
-        if not self.garbled:
+        if not self.healing.garbled:
             self.strand.extend(text)
             if self.at_line_end and self.plan is not None:
                 self.kind = self.plan.kind_of(self.strand.text)
+
+    def end(self, done: Done) -> None:
+        self.done = done
+        self.logprob += done.logprob
+        self.tokens += done.tokens
 
     def timings_ms(self) -> dict[str, float]:
         """Milliseconds by stage, as far as known."""
@@ -161,13 +165,22 @@ class Flight:
             return None  # a single token, asked for so that the prompt is computed
         mean = self.mean_logprob
         if self.done is not None and self.complete:
-            return CachedAnswer(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage, self.ahead)
+            done, usage = self.done.finish, self.done.usage
+            return CachedAnswer(self.id, self.strand, self.kind, done, mean, self.tokens, usage, self.ahead, self.begun)
         lines = self.so_far(self.strand.text)
         if not lines.strip():
             return None
         usage = None if self.done is None else self.done.usage
         return CachedAnswer(
-            self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage, self.ahead
+            self.id,
+            Strand(self.strand.place, lines),
+            self.kind,
+            Finish.CANCELLED,
+            mean,
+            self.tokens,
+            usage,
+            self.ahead,
+            self.begun,
         )
 
 
@@ -208,6 +221,8 @@ def ripe(
     lines = flight.so_far(rest)
     if lines.strip():
         return ReadyText(lines, False, flight.kind)
+    if not wanted:
+        return None  # how sure the beginning of a line is says nothing about the line
     words = _WORDS.match(rest)
     if words is None or not words[1].strip():
         return None

@@ -21,8 +21,6 @@ from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.flow.type_through import TypeThrough
 from foretype_client.policy.trigger import Trigger
 
-__all__ = ["Answers"]
-
 
 class Answers:
     """Finds suggestions, and notes each that is given out. Everything here is synchronous; `now` is monotonic seconds.
@@ -47,22 +45,23 @@ class Answers:
         self._feedback = feedback
         self._local = local
         self._new_id = new_id
-        self.type_through: TypeThrough = TypeThrough(feedback, self._judge)
+        self.type_through: TypeThrough = TypeThrough(feedback, self._judge, finisher)
         self._finisher, self._syntax = finisher, syntax
 
     def visible(self, document: TrackedDocument, question: Question, now: float, *, local: bool) -> Suggestion | None:
         """The suggestion that is visible, if it is still right here: it stays, or grows, and never changes."""
-        shown = document.shown
+        shown = self.type_through.shown(document)
         if shown is None or (shown.suggestion.source is Origin.LOCAL) is not local:
             return None
         rest = self.type_through.rest(document, question, now)
         if rest is None:
             return None
-        return self._give(document, question, rest, shown.raw, shown.flight, shown.kind, now)
+        return self._give(document, question, rest, shown.raw, shown.flight, shown.kind, now, was=shown)
 
     def cached(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | Outcome | None:
         """What the cache says: a suggestion; that the model has nothing here; or None, it does not know."""
-        hit = self._cache.get(question.place)
+        begins = question.selected_rest()
+        hit = None if begins is None else self._cache.get(question.place, begins)
         if hit is None:
             return None
         entry = hit.entry
@@ -76,12 +75,14 @@ class Answers:
             finish=entry.finish,
             usage=entry.usage,
             logprob=entry.mean_logprob,
+            total_logprob=entry.logprob_of(hit.rest),
         )
         judged = self._judge(candidate, question, now)
         if isinstance(judged, Suggestion):
             return self._give(document, question, judged, entry.strand, None, entry.kind, now)
         # Asked again, the same model would say the same; only somebody who insists gets a second try.
-        return judged if entry.whole and question.trigger is Trigger.AUTOMATIC else None
+        final = entry.whole and question.trigger is Trigger.AUTOMATIC and judged is not Outcome.SELECTED_MISMATCH
+        return judged if final else None
 
     def from_flight(
         self,
@@ -105,6 +106,7 @@ class Answers:
             usage=None if flight.done is None else flight.done.usage,
             timings_ms=flight.timings_ms(),
             logprob=flight.mean_logprob,
+            total_logprob=flight.logprob_of(ripe.text),
         )
         judged = self._judge(candidate, question, now)
         if isinstance(judged, Suggestion):
@@ -146,7 +148,9 @@ class Answers:
 
     def _judge_local(self, question: Question, now: float, min_confidence: float) -> Suggestion | None:
         found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
-        if found is None or not found.text or found.confidence < min_confidence:
+        # Beside a model that shows its own from there on.
+        least = max(min_confidence, question.line_chance.least)
+        if found is None or not found.text or found.confidence < least:
             return None
         kind = SuggestionKind.LINE
         candidate = Candidate(id=self._new_id(), text=found.text, kind=kind, final=True, source=Origin.LOCAL)
@@ -164,9 +168,14 @@ class Answers:
         flight: Flight | None,
         kind: SuggestionKind,
         now: float,
+        *,
+        was: LastAnswer | None = None,
     ) -> Suggestion:
-        """Note that `suggestion` is the answer, and is visible from now on."""
-        document.shown = LastAnswer(suggestion, question, raw, flight, kind, suggestion.text, now)
+        """Note that `suggestion` is the answer, and is visible from now on; `was` is the same one, as it was given before."""
+        made, lead = (question, raw.typed(question.place) or 0) if was is None else (was.made, was.lead)
+        moves = 0 if was is None else was.moves
+        answer = LastAnswer(suggestion, made, question, raw, lead, flight, kind, suggestion.text, now, moves)
+        document.give(answer)
         events = self._feedback.offered(
             suggestion.id,
             question.snapshot,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from foretype_context.finish.foreign_text import foreign_text
 from foretype_context.finish.in_place import parses_in_place
 from foretype_context.finish.post_processing import Finished
 from foretype_context.prompt.profile import MinMeanLogprob
-from foretype_context.syntax.blocks import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind, within
+from foretype_context.syntax.lexis import Within
 from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Finish, Usage
 
@@ -16,8 +18,6 @@ from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.policy.trigger import Trigger
-
-__all__ = ["Candidate", "Finisher", "SyntaxFilter", "judge"]
 
 
 class Finisher(Protocol):
@@ -32,6 +32,8 @@ class _Check(Protocol):
     def __call__(self, snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None: ...
 
 
+_LEAST_CHARS: Final = 3
+"""Of a line that is worth a look."""
 _NEAR_CHARS: Final = 32_000
 """On either side of a suggestion's end, more than is ever parsed: in a file of any size it is looked at, not copied."""
 
@@ -81,6 +83,8 @@ class Candidate:
     """Generated text with what is known about it.
 
     Attributes:
+        logprob, total_logprob: mean over the tokens that the model wrote; sum over those of `text` and its end.
+        replaces: where the text was finished before: characters right of the cursor that it takes the place of.
         settled: the text was judged before, and its beginning typed since: the same stands in the file in the end.
     """
 
@@ -94,6 +98,8 @@ class Candidate:
     usage: Usage | None = None
     timings_ms: dict[str, float] | None = None
     logprob: float | None = None
+    total_logprob: float | None = None
+    replaces: int | None = None
     settled: bool = False
 
 
@@ -108,20 +114,29 @@ def judge(
     """The suggestion that a candidate becomes at the place asked about, or why it becomes none."""
     if not candidate.text.strip():
         return Outcome.EMPTY
-    if not _sure(candidate, question.least):
-        if candidate.kind is not SuggestionKind.OPENED:
+    if not _sure(candidate, question):
+        if candidate.kind is not SuggestionKind.OPENED or question.line_chance.least > 0:
             return Outcome.LOW_CONFIDENCE
         # The block is not worth showing; the line that opened it may be, as it would have been alone.
         line = replace(candidate, kind=SuggestionKind.LINE, text=candidate.text.partition("\n")[0])
         return judge(line, question, finisher, feedback, now, syntax)
-    finished = finisher(candidate.text, question.snapshot, question.offset, kind=candidate.kind, final=candidate.final)
+    finished = Finished(candidate.text, candidate.replaces or 0)
+    if candidate.replaces is None:
+        where, kind = question.snapshot, candidate.kind
+        finished = finisher(candidate.text, where, question.offset, kind=kind, final=candidate.final)
     if not finished.text:
         return Outcome.FILTERED
     text, parses = finished.text, None
+    # What this machine learned is the user's own text, and what was judged before is not looked through at each key.
+    known = candidate.source is Origin.LOCAL or candidate.settled
+    if not known and foreign_text(question.place.line_prefix, text, question.snapshot.text) is not None:
+        return Outcome.FOREIGN
     if syntax is not None and not candidate.settled:
         text, parses = syntax(question, text, finished.replaces)
     if not text:
         return Outcome.BROKEN
+    if not known and question.line_chance.least > 0 and len(text.strip()) < _LEAST_CHARS:
+        return Outcome.LOW_CONFIDENCE
     if question.selected is not None:
         rest = question.selected_rest()
         if rest is None or not text.startswith(rest):
@@ -142,10 +157,28 @@ def judge(
     )
 
 
-def _sure(candidate: Candidate, least: MinMeanLogprob | None) -> bool:
+def _sure(candidate: Candidate, question: Question) -> bool:
+    least = question.least
     if least is None or candidate.logprob is None:
         return True
+    if candidate.kind in (SuggestionKind.LINE, SuggestionKind.MID_LINE):
+        if candidate.finish is Finish.LENGTH:
+            return False  # cut where it became unlikely: how sure its beginning was says nothing about the line
+        if _chance(candidate, question) < question.line_chance.least:
+            return False
     return candidate.logprob >= _least_logprob(least, candidate.kind)
+
+
+def _chance(candidate: Candidate, question: Question) -> float:
+    chance = question.line_chance
+    if candidate.total_logprob is None or chance.least == 0:
+        return 1.0
+    return chance.of(
+        candidate.total_logprob,
+        len(candidate.text.rstrip()),
+        went_on=candidate.finish is Finish.STOP,
+        in_comment=chance.in_comment != 0 and within(question.snapshot, question.offset) is Within.COMMENT,
+    )
 
 
 def _least_logprob(least: MinMeanLogprob, kind: SuggestionKind) -> float:

@@ -6,20 +6,20 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Snapshot
 
+from foretype_client.feedback.visible_suggestion import VisibleSuggestion
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Place, Strand
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.sources.all_sources import Gathered
 
-__all__ = ["LastAnswer", "SortedRequests", "TrackedDocument"]
-
 _HEAD_CHARS: Final = 8_192
 _LOOK_CHARS: Final = 256
+_GIVEN_MAX: Final = 5
 _HARMLESS: Final = frozenset({"generated", "lock file"})
 """Not worth showing as context to others, but a user who edits one may be helped."""
 
@@ -29,17 +29,34 @@ class LastAnswer:
     """The last answer for a document: the raw text that it is part of lets it grow.
 
     Attributes:
+        made: where it was made: there it was trimmed, and only there.
+        question: where it was given last.
+        raw: the generated text that it is the beginning of; `lead` characters of it stood there already where it was made.
         grown: what the editor was given or told of, the longest.
         drawn_s: when that was, in monotonic seconds.
+        moves: as feedback counts them, when `raw` was put where it begins now.
     """
 
     suggestion: Suggestion
+    made: Question
     question: Question
     raw: Strand
+    lead: int
     flight: Flight | None
     kind: SuggestionKind
     grown: str
     drawn_s: float
+    moves: int = 0
+
+    def follow(self, snapshot: Snapshot, offer: VisibleSuggestion) -> None:
+        """Edits elsewhere have moved it: what is still generated goes on at the place that is there now."""
+        if offer.moves == self.moves:
+            return
+        self.moves = offer.moves
+        begin = Place.before(snapshot, offer.offset, self.raw.place.profile, offer.typed + self.lead)
+        self.raw = Strand(begin, self.raw.text)
+        if self.flight is not None:
+            self.flight.strand = self.raw
 
 
 class SortedRequests(NamedTuple):
@@ -61,6 +78,7 @@ class TrackedDocument:
         flights: requests that run, and ended ones that the waiting question has not judged yet.
         gathered: what the last prompt was offered of other files.
         before: text before the last change.
+        given: the last answers, by id.
     """
 
     snapshot: Snapshot
@@ -69,11 +87,18 @@ class TrackedDocument:
     asked_s: float = -math.inf
     flights: list[Flight] = field(default_factory=list[Flight])
     waiting: Question | None = None
-    shown: LastAnswer | None = None
+    given: dict[str, LastAnswer] = field(default_factory=dict[str, LastAnswer])
     gathered: Gathered = field(default_factory=Gathered)
     before: str = ""
     head: tuple[str, str] | None = None
     excluded: str | None = None
+
+    def give(self, answer: LastAnswer) -> None:
+        """Remember it by its id, with the few before it: the text may come back to one of them."""
+        self.given.pop(answer.suggestion.id, None)
+        self.given[answer.suggestion.id] = answer
+        while len(self.given) > _GIVEN_MAX:
+            del self.given[next(iter(self.given))]
 
     def change(self, snapshot: Snapshot, now: float) -> None:
         """The document is `snapshot` from now (monotonic seconds) on."""
@@ -117,11 +142,13 @@ class TrackedDocument:
                 diverged.append(flight)
         return SortedRequests(fitting, diverged)
 
-    def reason_excluded(self, snapshot: Snapshot) -> str | None:
-        """Why this file is never sent, or None. Looks at its name and its first characters, again when those change."""
+    def reason_excluded(self, snapshot: Snapshot, offset: int) -> str | None:
+        """Why this file is never sent, or this line of it gets nothing, or None. Its beginning is looked at again when it changes."""
         head = (snapshot.path or snapshot.uri, snapshot.text[:_HEAD_CHARS])
         if head != self.head:
             # Its size is policy's own rule.
-            reason = reason_to_exclude(head[0], 0, head[1].encode("utf-8", "surrogatepass"))
+            reason = reason_to_exclude(head[0], 0, head[1].encode("utf-8", "surrogatepass"), edited=True)
             self.head, self.excluded = head, None if reason in _HARMLESS else reason
-        return self.excluded
+        if self.excluded is None and holds_key(snapshot.text):
+            return "holds a private key"
+        return self.excluded or reason_in_line(snapshot.line_text(snapshot.line_of(offset)))

@@ -15,8 +15,6 @@ from foretype_wire.messages import Complete, RequestClass
 
 from foretype_client.ports import Clock
 
-__all__ = ["Draft", "PlanBook", "Planner", "call_of"]
-
 
 class Planner(Protocol):
     """Prompt assembly, as :class:`foretype_context.prompt.assemble.Assembler` does it."""
@@ -80,6 +78,10 @@ class PlanBook:
 
     def commit(self, draft: Draft) -> None:
         self._state, self._profile = draft.after, draft.profile
+
+    def clear(self) -> None:
+        """What was shown must not be shown again."""
+        self._state = PlanState.empty()
 
     def forget(self, uri: str) -> None:
         self._state = self._state.without(uri)

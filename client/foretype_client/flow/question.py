@@ -6,14 +6,12 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 
-from foretype_context.prompt.profile import MinMeanLogprob, Profile
+from foretype_context.prompt.profile import LineChance, MinMeanLogprob, Profile
 from foretype_context.text.document import Snapshot
 
 from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import SelectedCompletion
 from foretype_client.policy.trigger import Trigger
-
-__all__ = ["Question"]
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +37,11 @@ class Question:
     drop_broken: bool = True
     superseded: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def line_chance(self) -> LineChance:
+        """From when on a line is shown; any is to somebody who asked by hand, and where no model says otherwise."""
+        return LineChance() if self.profile is None or self.least is None else self.profile.line_chance
 
     def supersede(self) -> None:
         self.superseded = True

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta
@@ -16,8 +17,6 @@ from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import Draft
 from foretype_client.flow.strands import Strand
 from foretype_client.ports import Clock, Gateway
-
-__all__ = ["Requests"]
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +78,8 @@ class Requests:
             self._clock(),
             class_=call.class_,
             debounce_ms=debounce_ms,
-            healed=draft.plan.healed,
+            healing=HealedText(draft.plan.healed),
+            begun=strand.text,
             draft=draft,
             notes=document.gathered.notes,
         )
@@ -112,7 +112,7 @@ class Requests:
                     flight.add(item, self._clock())
                     self.progressed.tell(document, flight)
                 else:
-                    flight.done = item
+                    flight.end(item)
         except (RequestRefusedError, GatewayGoneError) as error:
             flight.error = error
         except asyncio.CancelledError:

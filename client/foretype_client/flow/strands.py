@@ -15,8 +15,7 @@ from typing import Final
 
 from foretype_context.prompt.profile import Profile
 from foretype_context.text.document import Snapshot
-
-__all__ = ["WINDOW_CHARS", "WINDOW_LINES", "Place", "Strand", "is_closers", "profile_identity"]
+from foretype_context.text.strings import plain_line_ends
 
 WINDOW_LINES: Final = 16
 WINDOW_CHARS: Final = 2000
@@ -61,8 +60,16 @@ class Place:
     @classmethod
     def of(cls, snapshot: Snapshot, offset: int, profile: Profile | None) -> Place:
         """The place at character `offset` of `snapshot`."""
+        return cls.before(snapshot, offset, profile_identity(profile))
+
+    @classmethod
+    def before(cls, snapshot: Snapshot, offset: int, profile: str, typed: int = 0) -> Place:
+        """The place at character `offset` as it was before the `typed` characters left of it were there.
+
+        Args:
+            profile: its identity.
+        """
         line = snapshot.line_of(offset)
-        start = snapshot.line_start(line)
         text = snapshot.text
         rest = text[offset : snapshot.line_end(line)]
         base = blake2b(digest_size=16)
@@ -74,10 +81,10 @@ class Place:
         ):
             base.update(part.encode("utf-8", "surrogatepass"))
             base.update(b"\0")
-        digest = base.digest()
+        digest, begin = base.digest(), offset - typed
+        start = snapshot.line_start(snapshot.line_of(begin))
         above = _window(text[max(0, start - WINDOW_CHARS - _BREAKS_SLACK_CHARS) : start])
-        identity = profile_identity(profile)
-        return cls(snapshot.uri, identity, digest, above, text[start:offset], _row_key(digest, above))
+        return cls(snapshot.uri, profile, digest, above, text[start:begin], _row_key(digest, above))
 
 
 @dataclass(slots=True)
@@ -138,6 +145,10 @@ class Strand:
             return None
         return self.text[count:]
 
+    def share_of(self, rest: str, total: float) -> float | None:
+        """What of a sum over the text and its end is due to `rest`, what is left of it: its share of the characters."""
+        return total * len(rest) / len(self.text) if self.text else None
+
     def _line(self, index: int) -> str:
         row = self.rows[index]
         start = max(0, row.start)
@@ -152,9 +163,7 @@ def _row_key(base: bytes, above: str) -> bytes:
 
 def _window(text: str) -> str:
     """The last `WINDOW_LINES` lines of `text` (which ends at a line start), at most `WINDOW_CHARS` characters of them."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = text[-WINDOW_CHARS:]
+    text = plain_line_ends(text)[-WINDOW_CHARS:]
     at = len(text)
     for _ in range(WINDOW_LINES + 1):
         at = text.rfind("\n", 0, at)

@@ -10,8 +10,6 @@ from typing import NamedTuple
 import msgspec
 from foretype_wire.messages import Finish, Usage
 
-__all__ = ["FlowCounters", "FlowState", "FlowStatus", "Origin", "Outcome", "SelectedCompletion", "Suggestion"]
-
 
 class Origin(StrEnum):
     """Where a suggestion came from."""
@@ -32,6 +30,7 @@ class Outcome(StrEnum):
     FILTERED = "filtered"
     LOW_CONFIDENCE = "low_confidence"
     BROKEN = "broken"
+    FOREIGN = "foreign"
     REFUSED_BEFORE = "refused_before"
     SELECTED_MISMATCH = "selected_mismatch"
     OFFLINE = "offline"

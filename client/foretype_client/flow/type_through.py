@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from foretype_client.feedback.feedback import Feedback, VisibleSuggestion
+from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.inflight import Flight
-from foretype_client.flow.judgement import Candidate
+from foretype_client.flow.judgement import Candidate, Finisher
 from foretype_client.flow.open_documents import LastAnswer, TrackedDocument
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
-
-__all__ = ["TypeThrough"]
 
 
 class TypeThrough:
@@ -21,30 +19,53 @@ class TypeThrough:
 
     Args:
         judge: whether a text is shown at a place; times are monotonic seconds.
+        finisher: trims what is generated, where it was made.
     """
 
-    def __init__(self, feedback: Feedback, judge: Callable[[Candidate, Question, float], Suggestion | Outcome]) -> None:
+    def __init__(
+        self,
+        feedback: Feedback,
+        judge: Callable[[Candidate, Question, float], Suggestion | Outcome],
+        finisher: Finisher,
+    ) -> None:
         self._feedback = feedback
         self._judge = judge
+        self._finisher = finisher
+
+    def shown(self, document: TrackedDocument) -> LastAnswer | None:
+        """The answer that is visible."""
+        offer = self._feedback.visible(document.snapshot.uri)
+        return None if offer is None else document.given.get(offer.id)
 
     def leads_to(self, document: TrackedDocument, question: Question) -> str | None:
         """The text that is left at the question's place; None where nothing is visible, or it does not lead there."""
-        offer = self._offer(document)
-        return None if offer is None else offer.strand.rest_at(question.place) or None
+        offer = self._feedback.visible(document.snapshot.uri)
+        if offer is None or offer.id not in document.given:
+            return None
+        return offer.strand.rest_at(question.place) or None
 
     def rest(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | None:
-        """The rest of the visible suggestion, with what has come of it since; None where it is not right here."""
-        shown, rest = document.shown, self.leads_to(document, question)
+        """The rest of the visible suggestion, with what has come of it since; None where it is not right here.
+
+        It was trimmed where it was made, in the block that the cursor was in there, and is not trimmed anew where it is taken in part.
+        """
+        shown, rest = self.shown(document), self.leads_to(document, question)
         if shown is None or rest is None:
             return None
-        flight = shown.flight
-        judged: Suggestion | Outcome = Outcome.EMPTY
-        raw = shown.raw.rest_at(question.place)
-        if raw is not None and flight is not None:
-            judged = self._judged(shown, question, flight.so_far(raw), flight.whole, now)
-        if not isinstance(judged, Suggestion) or not judged.text.startswith(rest):
-            judged = self._judged(shown, question, rest, True, now, settled=True)
+        offer = self._feedback.visible(document.snapshot.uri)
+        grown = self._grown(shown)
+        if offer is not None and grown.startswith(offer.strand.text) and len(grown) > len(offer.strand.text):
+            longer = self._judged(shown, question, grown[len(offer.strand.text) - len(rest) :], now, parses=False)
+            if isinstance(longer, Suggestion) and longer.text.startswith(rest):
+                return longer
+        judged = self._judged(shown, question, rest, now, parses=True)
         return judged if isinstance(judged, Suggestion) else None
+
+    def follow(self, document: TrackedDocument) -> None:
+        """The document has changed: what is visible may have moved."""
+        shown, offer = self.shown(document), self._feedback.visible(document.snapshot.uri)
+        if shown is not None and offer is not None:
+            shown.follow(document.snapshot, offer)
 
     def grown(
         self, document: TrackedDocument, flight: Flight, now: float, *, redraw_ms: float = 0.0
@@ -53,47 +74,53 @@ class TypeThrough:
 
         None while more is coming and it was drawn less than `redraw_ms` ago.
         """
-        shown = document.shown
-        if shown is None or shown.flight is not flight or self._offer(document) is None:
+        shown = self.shown(document)
+        if shown is None or shown.flight is not flight:
             return None
         if flight.running and (now - shown.drawn_s) * 1000 < redraw_ms:
             return None
-        question = shown.question
-        if document.snapshot.text != question.snapshot.text:
+        if document.snapshot.text != shown.question.snapshot.text:
             return None
-        raw = flight.strand.rest_at(question.place)
-        if raw is None:
+        grown = self.rest(document, shown.question, now)
+        if grown is None or len(grown.text) <= len(shown.grown) or not grown.text.startswith(shown.grown):
             return None
-        judged = self._judged(shown, question, flight.so_far(raw), flight.whole, now)
-        if not isinstance(judged, Suggestion) or len(judged.text) <= len(shown.grown):
-            return None
-        if not judged.text.startswith(shown.grown):
-            return None
-        shown.grown, shown.drawn_s = judged.text, now
-        return judged
+        shown.grown, shown.drawn_s = grown.text, now
+        return grown
 
-    def _offer(self, document: TrackedDocument) -> VisibleSuggestion | None:
-        """What feedback holds of the last answer, as long as it is the one that is visible."""
-        offer, shown = self._feedback.visible(document.snapshot.uri), document.shown
-        return offer if offer is not None and shown is not None and offer.id == shown.suggestion.id else None
+    def _grown(self, shown: LastAnswer) -> str:
+        """What its request has come to by now, as it is shown where it was made; empty where it has none."""
+        flight, made = shown.flight, shown.made
+        if flight is None:
+            return ""
+        text = flight.so_far(shown.raw.text[shown.lead :])
+        return self._finisher(text, made.snapshot, made.offset, kind=shown.kind, final=flight.whole).text
 
     def _judged(
-        self, shown: LastAnswer, question: Question, text: str, final: bool, now: float, *, settled: bool = False
+        self, shown: LastAnswer, question: Question, text: str, now: float, *, parses: bool
     ) -> Suggestion | Outcome:
+        """`parses`: that was judged before, and its beginning typed since: the same stands in the file in the end."""
         was = shown.suggestion
         done = None if shown.flight is None else shown.flight.done
+        same_tail = _tail(question) == _tail(shown.made)
         candidate = Candidate(
             id=was.id,
             text=text,
             kind=shown.kind,
-            final=final,
+            final=True,
             source=Origin.LOCAL if was.source is Origin.LOCAL else Origin.CACHE,
             request_id=was.request_id,
             finish=was.finish if done is None else done.finish,
             usage=was.usage if done is None else done.usage,
-            settled=settled,
+            replaces=was.replaces if same_tail else None,
+            settled=parses,
         )
         judged = self._judge(candidate, question, now)
         if not isinstance(judged, Suggestion):
             return judged
-        return msgspec.structs.replace(judged, logprob=was.logprob, parses=was.parses if settled else judged.parses)
+        return msgspec.structs.replace(judged, logprob=was.logprob, parses=was.parses if parses else judged.parses)
+
+
+def _tail(question: Question) -> str:
+    """What stands right of the cursor on its line."""
+    snapshot, offset = question.snapshot, question.offset
+    return snapshot.text[offset : snapshot.line_end(snapshot.line_of(offset))]

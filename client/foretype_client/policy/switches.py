@@ -7,8 +7,6 @@ from collections.abc import Iterable
 import msgspec
 from foretype_context.prompt.profile import MinMeanLogprob, Profile
 
-__all__ = ["Switches"]
-
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Parts of the client's policy, each a boolean; a replay with and without each justified its default.
@@ -36,7 +34,9 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     def least(self, profile: Profile | None) -> MinMeanLogprob | None:
         """How sure the model must be to be shown unasked; None where whatever it says is wanted."""
-        return None if profile is None or self.unsure else profile.min_mean_logprob
+        if profile is None or self.unsure or profile.min_mean_logprob.shows_everything:
+            return None
+        return profile.min_mean_logprob
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

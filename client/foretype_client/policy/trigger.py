@@ -13,24 +13,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_context.syntax.brackets import Within
+from foretype_context.syntax.lexis import Within
 
 from foretype_client.policy.switches import Switches
-
-__all__ = [
-    "Decision",
-    "EditorRequest",
-    "Now",
-    "Policy",
-    "PolicyOptions",
-    "PolicyState",
-    "Reaction",
-    "Skip",
-    "SkipReason",
-    "Trigger",
-    "Wait",
-    "closers_only",
-]
 
 _CLOSERS_RIGHT: Final = re.compile(r"^\s*[)>}\]\"'`]*\s*[:{;,]?\s*$")
 """What may stand right of the cursor without making it the middle of a line (source: Copilot's inline suggestions)."""

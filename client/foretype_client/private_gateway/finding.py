@@ -19,10 +19,11 @@ import msgspec
 import platformdirs
 from foretype_wire.announcement import FILE_NAME, Announcement
 
-__all__ = ["PROFILE_NAME", "chosen_profile", "default_state_dir", "find_gateway"]
-
 PROFILE_NAME: Final = "private.toml"
 """Of the profile that the user chose, in the state directory."""
+
+FETCH_REMEDY: Final = "`foretype models fetch`"
+"""What a gateway is refused with whose model ships as an adapter and is not made on this machine yet."""
 
 _HEALTH_TIMEOUT_S: Final = 2.0
 _HEALTH_ATTEMPTS: Final = 3

@@ -29,8 +29,6 @@ from foretype_client.errors import GatewayStartError
 from foretype_client.ports import Clock, Endpoint
 from foretype_client.private_gateway.finding import chosen_profile, default_state_dir, find_gateway
 
-__all__ = ["LOG_NAME", "START_TIMEOUT_S", "ensure_gateway", "replace_gateway"]
-
 _REFUSED: Final = 2
 """Exit status of a gateway whose configuration cannot be used; its last line says why."""
 _SAID: Final = "foretype serve: "
@@ -111,7 +109,7 @@ async def _ensure(
     try:
         await asyncio.to_thread(_make_private, state_dir)
     except OSError as error:
-        raise GatewayStartError(f"cannot use the state directory {state_dir}: {error}") from error
+        raise _unwritable(state_dir, error) from error
     lock = filelock.FileLock(state_dir / _LOCK, mode=0o600, thread_local=False, blocking=False)
     while True:
         if (record := await _find_other(state_dir, former)) is not None:
@@ -125,7 +123,7 @@ async def _ensure(
                 raise GatewayStartError(message) from None
             await asyncio.sleep(_POLL_S)
         except OSError as error:
-            raise GatewayStartError(f"cannot lock {state_dir / _LOCK}: {error}") from error
+            raise _unwritable(state_dir, error) from error
     try:
         if (record := await _find_other(state_dir, former)) is not None:  # the former holder of the lock started it
             return record
@@ -218,6 +216,12 @@ def _spawn(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]
 
 def _make_private(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _unwritable(state_dir: Path, error: OSError) -> GatewayStartError:
+    return GatewayStartError(
+        f"the state directory {state_dir} cannot be written ({error.strerror}): name another one with --state-dir, or with XDG_STATE_HOME"
+    )
 
 
 def _tail(log: Path, start: int) -> str:

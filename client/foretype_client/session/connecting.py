@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from foretype_context.authorities import trusted
 from foretype_wire.credentials import is_loopback, without_credentials
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
@@ -125,13 +124,5 @@ def http_client(url: str, timeout: httpx.Timeout | float) -> httpx.AsyncClient:
     import httpx  # most editors never need it
 
     local = is_loopback(url)
-    verify = _certificates() if not local or url.startswith(("https:", "wss:")) else False
+    verify = trusted() if not local or url.startswith(("https:", "wss:")) else False
     return httpx.AsyncClient(timeout=timeout, trust_env=not local, verify=verify)
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """The authorities that this machine trusts, read once: it takes 40 ms, in which a language server answers no key."""
-    import httpx
-
-    return httpx.create_ssl_context()

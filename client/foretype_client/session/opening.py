@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from foretype_context.authorities import trusted
 from websockets.asyncio.client import ClientConnection, connect
-
-__all__ = ["opened"]
 
 
 @asynccontextmanager
@@ -18,7 +17,8 @@ async def opened(url: str, **options: Any) -> AsyncGenerator[ClientConnection]:
     In a task that was cancelled, a limit of CPython 3.11.2 (Debian 12) ends without a TimeoutError, and the library leaves a
     connection open whose other side does not answer its goodbye.
     """
-    connection = await connect(url, **options)
+    tls = {"ssl": trusted()} if url.startswith("wss:") else {}
+    connection = await connect(url, **tls, **options)
     try:
         async with connection:
             yield connection

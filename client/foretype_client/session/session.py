@@ -47,12 +47,14 @@ from foretype_client.session.connecting import Backoff, as_gateway_gone, check_u
 from foretype_client.session.opening import opened
 from foretype_client.session.tokenizers import TokenizerStore
 
-__all__ = ["EditAnswer", "Session", "SessionStatistics"]
-
 _logger = logging.getLogger(__name__)
 
 _OPEN_TIMEOUT_S: Final = 10.0
 _CLOSE_TIMEOUT_S: Final = 1.0
+_SILENT_S: Final = 2.0
+_PONG_S: Final = 3.0
+_LAG_S: Final = 1.0
+"""A process that stood still itself hears late what came in time."""
 _MAX_GRACE_MS: Final = 600_000.0
 
 
@@ -151,6 +153,7 @@ class Session:
         self._started_at: dict[str, float] = {}
         self._guards: dict[str, asyncio.TimerHandle] = {}
         self._outgoing = asyncio.Event()
+        self._asked = asyncio.Event()
         self._drained = asyncio.Event()
         self._grace: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -285,6 +288,7 @@ class Session:
         self._streams[call.id] = stream
         self._started_at[call.id] = self._clock()
         self._protocol.complete(call)
+        self._asked.set()
         self._pump()
         if call.id in self._streams:
             # The gateway keeps the deadline; this is for a gateway that answers nothing at all.
@@ -301,12 +305,12 @@ class Session:
         self._pump()
         return sent
 
-    async def tokenizer_path(self, profile: Profile | None = None) -> Path:
-        """The tokenizer of `profile`, by default the current one, on disk.
+    async def tokenizer_json(self, profile: Profile | None = None) -> bytes:
+        """The file `tokenizer.json` of `profile`, by default the current one.
 
         Raises:
             GatewayGoneError: there is no profile yet.
-            TokenizerFetchError: it could not be downloaded or kept.
+            TokenizerFetchError: it could not be downloaded.
         """
         profile = profile or self.profile
         if profile is None:
@@ -439,7 +443,8 @@ class Session:
             self._protocol.hello(self.client_name, self.workspaces, self.user, self.knobs)
             self._pump()
             loop = asyncio.get_running_loop()
-            helpers = [loop.create_task(self._write(connection)), loop.create_task(self._drain(connection))]
+            work = (self._write(connection), self._drain(connection), self._listen())
+            helpers = [loop.create_task(one) for one in work]
             try:
                 async for frame in connection:
                     self._received_bytes += len(frame)
@@ -459,6 +464,21 @@ class Session:
                 for frame in self._protocol.data_to_send():
                     self._sent_bytes += len(frame)
                     await connection.send(frame)
+
+    async def _listen(self) -> None:
+        """A connection that died without a word (sleep, another network, a forgotten entry of a router) is given up soon after a question.
+
+        The library's own pings find it after 40 seconds.
+        """
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            heard, begun_s = self._received_bytes, self._clock()
+            await asyncio.sleep(_SILENT_S)
+            if self._received_bytes != heard or await self.ping(_PONG_S):
+                continue
+            if self._clock() - begun_s < _SILENT_S + _PONG_S + _LAG_S:
+                self.abandon("the gateway is silent")
 
     def _drain_within(self, grace_s: float) -> None:
         self._grace = asyncio.get_running_loop().call_later(grace_s, self._drained.set)

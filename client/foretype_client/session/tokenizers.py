@@ -1,8 +1,9 @@
-"""The gateway's tokenizer on the user's disk: downloaded once, verified by its digest, never half a file."""
+"""The gateway's tokenizer, kept on the user's disk: downloaded once, verified by its digest, never half a file."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import tempfile
@@ -17,7 +18,7 @@ from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base, http_client
 
-__all__ = ["MAX_TOKENIZER_BYTES", "TokenizerStore"]
+_log = logging.getLogger("foretype.client")
 
 MAX_TOKENIZER_BYTES: Final = 64 << 20
 
@@ -32,8 +33,8 @@ class TokenizerStore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    async def fetch(self, endpoint: Endpoint, digest: str) -> Path:
-        """The path of the tokenizer with this digest, downloaded if it is not there yet.
+    async def fetch(self, endpoint: Endpoint, digest: str) -> bytes:
+        """The tokenizer with this digest, downloaded if it is not there yet. Where it cannot be kept it is downloaded by each process.
 
         Raises:
             TokenizerFetchError: with the reason.
@@ -41,8 +42,8 @@ class TokenizerStore:
         if _DIGEST.fullmatch(digest) is None:
             raise TokenizerFetchError(f"tokenizer_digest {digest!r} is not 32 hexadecimal digits")
         path = self.directory / f"{digest}.json"
-        if await asyncio.to_thread(_is_intact, path, digest):
-            return path
+        if (kept := await asyncio.to_thread(_intact, path, digest)) is not None:
+            return kept
         data = await self._download(endpoint, digest)
         if _digest_of(data) != digest:
             raise TokenizerFetchError(
@@ -51,8 +52,10 @@ class TokenizerStore:
         try:
             await asyncio.to_thread(_write, path, data)
         except OSError as error:
-            raise TokenizerFetchError(f"cannot keep the tokenizer in {self.directory}: {error}") from error
-        return path
+            _log.warning(
+                "cannot keep the tokenizer in %s (%s): it is fetched again next time", self.directory, error.strerror
+            )
+        return data
 
     async def _download(self, endpoint: Endpoint, digest: str) -> bytes:
         import httpx  # once per tokenizer and machine; no editor waits for its import otherwise
@@ -81,11 +84,12 @@ def _digest_of(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _is_intact(path: Path, digest: str) -> bool:
+def _intact(path: Path, digest: str) -> bytes | None:
     try:
-        return _digest_of(path.read_bytes()) == digest
+        data = path.read_bytes()
     except OSError:
-        return False
+        return None
+    return data if _digest_of(data) == digest else None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -16,8 +16,6 @@ from foretype_context.text.document import Snapshot
 
 from foretype_client.sources.threaded import SnippetAnswer, SnippetRequest, ThreadedSource
 
-__all__ = ["Gathered", "Gathering", "SourceNote", "Sources"]
-
 OWN: Final = "workspace"
 """Name of the source that needs no index."""
 
@@ -92,6 +90,7 @@ class Sources:
     def __init__(self, hosted: Sequence[ThreadedSource], call_soon: Callable[[Callable[[], object]], object]) -> None:
         self._hosted = tuple(hosted)
         self._call_soon = call_soon
+        self._muted = False
         self.late: Counter[str] = Counter()
         self.last_reason = ""
 
@@ -109,12 +108,24 @@ class Sources:
 
     def gather(self, snapshot: Snapshot, offset: int, *, limit: int, complete: Callable[[], None]) -> Gathering:
         """Ask all sources about a place; returns at once. `complete` is called where the client runs."""
-        gathering = Gathering(self._hosted, snapshot.uri, complete)
+        gathering = Gathering(() if self._muted else self._hosted, snapshot.uri, complete)
+        if self._muted:
+            return gathering
         # A tree belongs to the thread that edits the document.
         bare = replace(snapshot, syntax=_no_tree)
         for source in self._hosted:
             source.ask(SnippetRequest(bare, offset, limit, partial(self._deliver, gathering, source.name)))
         return gathering
+
+    def left_out(self, *, others_come: bool = False) -> None:
+        """Files are left out that were not before.
+
+        Args:
+            others_come: other sources, which know of it, take the place of these: until then nothing is said.
+        """
+        self._muted = self._muted or others_come
+        for source in self._hosted:
+            source.forget()
 
     async def holding(self, root: Path, word: str, *, limit: int, timeout_s: float) -> list[Path]:
         """Files of an open folder that may hold an identifier, of all sources that answer in time. They are not read, and may be gone."""

@@ -18,11 +18,10 @@ from foretype_context.folder.ignored import Ignored
 from foretype_context.prompt.repository import MANIFESTS, RepositorySource
 from foretype_context.prompt.sources import Snippet
 from foretype_context.text.document import Snapshot
+from foretype_context.text.strings import plain_line_ends
 from foretype_context.text.uris import path_of_uri
 
 from foretype_client.ports import Clock
-
-__all__ = ["CommittedSource", "GitHead", "repository_of"]
 
 _TRUSTED_S: Final = 2.0
 _FILES_MAX: Final = 200
@@ -48,6 +47,12 @@ class GitHead:
         self._known: tuple[float, str] | None = None
 
     def commit(self) -> str:
+        """The commit's id; another one where other files are left out than before."""
+        commit = self._checked_out()
+        self._ignored.look()
+        return f"{commit} {self._ignored.changes}" if commit and self._ignored.changes else commit
+
+    def _checked_out(self) -> str:
         now = self._clock()
         if self._known is None or now - self._known[0] > _TRUSTED_S:
             self._known = now, self._ask()
@@ -68,7 +73,7 @@ class GitHead:
 
     def files(self, folder: str) -> Mapping[str, str]:
         """Texts of the files directly in `folder` and of the root's manifests; what is too large or ignored is left out."""
-        commit = self.commit()
+        commit = self._checked_out()
         if not commit or self._repository is None:
             return {}
         paths = [*MANIFESTS, f"{folder}/"] if folder else ["."]
@@ -81,7 +86,9 @@ class GitHead:
         except GitError:
             return {}
         return {
-            path: data.decode("utf-8", "replace") for path, data in zip(wanted, texts, strict=True) if data is not None
+            path: plain_line_ends(data.decode("utf-8", "replace"))
+            for path, data in zip(wanted, texts, strict=True)
+            if data is not None
         }
 
     def _wanted(self, listed: str) -> dict[str, str]:

@@ -27,8 +27,6 @@ from foretype_client.ports import Clock
 from foretype_client.sources.naming import imports_of, is_followed
 from foretype_client.sources.resolving import FileTexts, ImportedFile, Resolver
 
-__all__ = ["OwnSource"]
-
 _NEAR_CHARS: Final = 3_000
 _TARGETS_MAX: Final = 24
 _EDITED_MAX: Final = 8
@@ -96,8 +94,6 @@ class OwnSource:
 
     def saved(self, uri: str) -> None:
         self._resolver.forget()
-        for ignored in self._ignored.values():
-            ignored.forget()
 
     def closed(self, uri: str) -> None:
         path = path_of_uri(uri)

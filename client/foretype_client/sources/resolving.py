@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple, cast
 from foretype_context.errors import NotSmallError
 from foretype_context.folder.exclude import reason_to_exclude
 from foretype_context.folder.small_files import read_small
+from foretype_context.text.strings import plain_line_ends
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import Import
-
-__all__ = ["FileTexts", "ImportedFile", "Resolver"]
 
 _BYTES_MAX: Final = 400_000
 _HEAD_BYTES: Final = 8_192
@@ -95,7 +94,7 @@ class FileTexts:
         reason = reason_to_exclude(
             path.as_posix(), len(data), data[:_HEAD_BYTES], limit_bytes=_BYTES_MAX, vendored=not installed
         )
-        return "" if reason is not None else data.decode("utf-8", "replace")
+        return "" if reason is not None else plain_line_ends(data.decode("utf-8", "replace"))
 
 
 class Resolver:

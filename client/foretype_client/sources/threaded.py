@@ -19,8 +19,6 @@ from foretype_context.text.document import Snapshot
 
 from foretype_client.ports import Clock
 
-__all__ = ["SnippetAnswer", "SnippetRequest", "ThreadedSource"]
-
 _log: Final = logging.getLogger(__name__)
 
 QUIET_S: Final = 0.3
@@ -79,6 +77,7 @@ class ThreadedSource:
         self._faults = 0
         self._complained: set[str] = set()
         self._last: OrderedDict[str, SnippetAnswer] = OrderedDict()
+        self._forgotten = 0
         self._thread = threading.Thread(target=self._run, name=f"foretype source {name}", daemon=True)
 
     def start(self) -> None:
@@ -104,6 +103,11 @@ class ThreadedSource:
     def last(self, uri: str) -> SnippetAnswer | None:
         """The newest answer for a document."""
         return self._last.get(uri)
+
+    def forget(self) -> None:
+        """Files are left out that were not before: no answer of before stands in for one that is late."""
+        self._forgotten += 1
+        self._last.clear()
 
     def late(self) -> str:
         """Why a question is not answered yet."""
@@ -198,7 +202,7 @@ class ThreadedSource:
         return told, question
 
     def _answer(self, question: SnippetRequest) -> None:
-        began_s = self._clock()
+        began_s, forgotten = self._clock(), self._forgotten
         found: Sequence[Snippet] | None = None
         if not self.failed:
             snapshot, offset, limit, _ = question
@@ -213,10 +217,11 @@ class ThreadedSource:
         else:
             self._faults = 0
             answer = SnippetAnswer(tuple(found), took_ms)
-            self._last[question.snapshot.uri] = answer
-            self._last.move_to_end(question.snapshot.uri)
-            if len(self._last) > _REMEMBERED:
-                self._last.popitem(last=False)
+            if forgotten == self._forgotten:
+                self._last[question.snapshot.uri] = answer
+                self._last.move_to_end(question.snapshot.uri)
+                if len(self._last) > _REMEMBERED:
+                    self._last.popitem(last=False)
         question.deliver(answer)
 
     def _snippets(self, snapshot: Snapshot, offset: int, limit: int) -> Sequence[Snippet]:
