@@ -4,8 +4,6 @@
 configuration cannot be used, `hang` never gets ready.
 """
 
-from __future__ import annotations
-
 import argparse
 import http.server
 import json

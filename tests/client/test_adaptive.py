@@ -1,7 +1,5 @@
 """The adaptive local model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """When the adaptive model's text is worth a look and what is kept of sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from foretype_client.adaptive.scoring import FEATURES, Classes, Scorer, features_of

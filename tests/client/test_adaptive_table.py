@@ -1,7 +1,5 @@
 """The corpus table: built from a store, read by the client."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +10,11 @@ from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, shipped_tab
 from foretype_client.errors import TableError
 from foretype_context.text.document import Document
 from foretype_context.text.lexemes import hash_contexts
+from foretype_lab.corpus.store import Store, build_store
 from foretype_lab.corpus_table.build import build_table
 from foretype_lab.corpus_table.count import ORDERS, count_order
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of
 from foretype_lab.errors import TableBuildError as BuildError
-from foretype_lab.training.data import Store, build_store
 from hypothesis import given
 from hypothesis import strategies as st
 

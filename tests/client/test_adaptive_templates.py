@@ -1,7 +1,5 @@
 """Lines copied with this place's names, and what a line's surroundings keep between keys."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

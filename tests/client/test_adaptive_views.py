@@ -1,7 +1,5 @@
 """What is known of candidates, and the network that has the last word on them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What was written lately, and the latest place that is like this one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from foretype_client.adaptive.evidence import alike_in_file, latest_in_file, places_in_written, standing

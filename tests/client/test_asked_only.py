@@ -1,7 +1,5 @@
 """A model that is right too seldom at every confidence speaks when it is asked, and costs nothing meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """`foretype use` as a process of the language server: what it says is passed on, and its end is never silent."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When cycles are collected."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import subprocess

@@ -388,7 +388,7 @@ class TestDoctor:
         found = {finding["name"]: finding for finding in report["findings"]}["languages"]
         assert found["status"] == "warn"
         assert found["detail"].startswith("no grammar for typescript, typescriptreact, go:")
-        assert "missing: tree-sitter-go, tree-sitter-typescript" in found["remedy"]
+        assert "missing: tree-sitter-go, tree-sitter-typescript" in found["detail"]
 
     @pytest.mark.parametrize("written", ["42", "", "return return"])
     def test_a_weak_model_is_a_warning_and_not_a_fault(self, gateway: Gateway, written: str) -> None:

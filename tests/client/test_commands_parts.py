@@ -1,7 +1,7 @@
 """The pure parts of the sub-commands: the demo's developer, its screen, and the doctor's judgement."""
 
-from __future__ import annotations
-
+import stat
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from foretype_client.locations import parse_location
 from foretype_context.text.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
+from pasting import AWKWARD, pasted
 from rich.console import Console
 
 SOURCE = (
@@ -196,5 +197,15 @@ def test_in_a_terminal_a_long_finding_is_folded_beside_its_name_and_elsewhere_it
     monkeypatch.setattr(doctor_module, "console", lambda: Console(width=80, force_terminal=True, color_system=None))
     doctor_module._print([finding])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith("fail gateway          reason") and len(shown) == 6
-    assert all(line.startswith(" " * 22) for line in shown[1:]) and max(map(len, shown)) <= 80
+    assert shown[0].startswith("fail gateway          reason") and len(shown) == 4
+    assert all(line.startswith(" " * 22) for line in shown[1:]) and max(map(len, shown[:-1])) <= 80
+    assert shown[-1].strip() == f"→ do {words}", "what is pasted has no ends of lines that are not its own"
+
+
+def test_the_doctor_s_command_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / AWKWARD
+    folder.mkdir()
+    folder.chmod(0o777)
+    (finding,) = doctor_module._privacy("state", folder)
+    pasted(finding.remedy, tmp_path)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755

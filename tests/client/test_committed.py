@@ -1,8 +1,5 @@
 """The repository part comes from the commit that is checked out, never from the working tree."""
 
-from __future__ import annotations
-
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +7,7 @@ from foretype_client.sources.committed import CommittedSource, GitHead, reposito
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
 from foretype_context.text.document import Document
+from git_repo import git
 
 VIEW = "from pydantic import BaseModel\nimport json\n\n\ndef {0}(limit: int) -> list[str]:\n    return []\n"
 
@@ -19,11 +17,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def git(root: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", "-C", root, *identity, *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -64,6 +57,17 @@ def test_it_is_of_the_files_package_at_the_commit(root: Path) -> None:
     assert "def unsaved(" in newer.text and "def users(" not in newer.text
 
 
+def test_a_folder_whose_name_is_a_pattern_too_is_that_folder(root: Path) -> None:
+    """Web frameworks have such names; git reads them by the letter here, and as patterns elsewhere."""
+    for folder in ("[id]", "i"):
+        (root / folder).mkdir()
+        (root / folder / "view.py").write_text(VIEW.format(f"of_{len(folder)}"))
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "y")
+    (part,) = ask(CommittedSource(globs=(), clock=Clock()), root / "[id]" / "new.py")
+    assert part.path == "[id]/" and "def of_4(" in part.text and "def of_1(" not in part.text
+
+
 def test_globs_leave_files_out_and_files_are_bounded(root: Path) -> None:
     head = GitHead(root, globs=("users.py",), clock=Clock())
     assert set(head.files("web")) == {"requirements.txt", "web/orders é.py"}
@@ -94,3 +98,13 @@ def test_the_innermost_repository_counts(root: Path) -> None:
     git(root / "web" / "inner", "init", "-q")
     assert repository_of(root / "web" / "inner" / "deep.py") == root / "web" / "inner"
     assert repository_of(root / "web" / "users.py") == root
+
+
+def test_what_is_ignored_since_the_part_was_made_is_not_in_it(root: Path) -> None:
+    source = CommittedSource(globs=(), clock=Clock())
+    assert "def users(" in ask(source, root / "web" / "new.py")[0].text
+    (root / ".gitignore").write_text("users.py\n")
+    (part,) = ask(source, root / "web" / "new.py")
+    assert "def users(" not in part.text and "def orders(" in part.text
+    (root / ".gitignore").unlink()
+    assert "def users(" in ask(source, root / "web" / "new.py")[0].text

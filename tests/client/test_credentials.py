@@ -1,7 +1,5 @@
 """A token is for the gateway alone: not for who reads the network, a list of processes, a message or a log."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -56,7 +56,10 @@ class Editor:
 
     def move(self, text: str, now: float) -> None:
         self.cursor = self.document.text.index(text) + len(text)
-        self.events += self.feedback.moved(self.place(), now)
+        self.events += self.feedback.moved(self.place(), self.cursor, now)
+
+    def wait(self, now: float) -> None:
+        self.events += self.feedback.settle(now)
 
     def of(self, kind: Any) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -86,6 +89,7 @@ def test_what_diverges_before_750_ms_was_not_shown_and_is_not_rejected() -> None
     editor.offer("foo", 0.0)
     place = editor.place()
     editor.press("b", 0.7)
+    editor.wait(6.0)
     assert editor.events == [
         Ended(
             id="s1",
@@ -101,7 +105,7 @@ def test_what_diverges_before_750_ms_was_not_shown_and_is_not_rejected() -> None
             typed_characters=0,
         )
     ]
-    assert not editor.feedback.refused(place, "foo", 1.0)
+    assert not editor.feedback.refused(place, "foo", 6.0)
 
 
 def test_what_was_shown_and_diverged_is_not_offered_there_for_ten_minutes() -> None:
@@ -109,10 +113,12 @@ def test_what_was_shown_and_diverged_is_not_offered_there_for_ten_minutes() -> N
     place = editor.place()
     editor.offer("foo", 0.0)
     editor.press("b", 1.0)
+    assert not editor.feedback.refused(place, "foo", 2.0)
+    editor.wait(7.0)
     (ended,) = editor.of(Ended)
-    assert isinstance(ended, Ended) and ended.rejected
-    assert editor.feedback.refused(place, "foo", 2.0)
-    assert not editor.feedback.refused(place, "bar", 2.0)
+    assert isinstance(ended, Ended) and ended.rejected and ended.at_s == 1.0
+    assert editor.feedback.refused(place, "foo", 7.0)
+    assert not editor.feedback.refused(place, "bar", 7.0)
     assert editor.feedback.refused(place, "foo", 600.0)
     assert not editor.feedback.refused(place, "foo", 602.0)
 
@@ -121,6 +127,7 @@ def test_what_was_rejected_may_come_back_once_the_line_went_on() -> None:
     editor = Editor("x = |")
     editor.offer("foo()", 0.0)
     editor.press("b", 1.0)
+    editor.wait(7.0)
     for typed, refused in (("x = |", True), ("x |= ", False), ("x = f|", False), ("y = |", False)):
         place = Editor(typed).place()
         line = "x = foo()"
@@ -133,7 +140,8 @@ def test_a_rejected_text_is_refused_earlier_on_its_line_too() -> None:
     editor.press(" = ", 0.5)
     editor.offer("foo", 0.5)
     editor.press("b", 1.0)
-    assert editor.feedback.refused(Editor("x|").place(), " = foo", 2.0)
+    editor.wait(7.0)
+    assert editor.feedback.refused(Editor("x|").place(), " = foo", 7.0)
 
 
 def test_leaving_a_shown_suggestion_rejects_it() -> None:
@@ -224,6 +232,15 @@ def test_one_change_that_inserts_all_of_it_is_an_accept_even_when_it_replaces_cl
     assert editor.of(Accepted)[0].how is Taken.INFERRED
 
 
+def test_one_change_that_writes_the_typed_beginning_anew_is_an_accept() -> None:
+    """As Helix does, whose Escape takes what is selected in its menu."""
+    editor = Editor("    value = val|\n")
+    editor.offer("ue * 2", 0.0)
+    editor.edit(4, editor.cursor, "value = value * 2", 0.1)
+    assert [type(event) for event in editor.events] == [Displayed, Accepted]
+    assert editor.of(Accepted)[0].how is Taken.INFERRED
+
+
 def test_typing_it_out_is_told_apart_from_taking_it() -> None:
     editor = Editor("x = |")
     editor.offer("ab", 0.0)
@@ -252,14 +269,17 @@ def test_an_accept_reported_after_the_change_counts_once() -> None:
     assert len(editor.of(Accepted)) == 1
 
 
-def test_an_accept_reported_after_an_inferred_rejection_takes_the_rejection_back() -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_an_accept_reported_after_an_inferred_rejection_takes_the_rejection_back(late: bool) -> None:
     editor = Editor("x = |")
     place = editor.place()
     editor.offer("foo", 0.0)
     editor.press("Foo", 1.0)  # a formatter changed what was accepted
-    assert editor.feedback.refused(place, "foo", 1.0)
-    editor.events += editor.feedback.accepted("s1", 1.1)
-    assert not editor.feedback.refused(place, "foo", 1.2)
+    if late:
+        editor.wait(7.0)
+    assert editor.feedback.refused(place, "foo", 7.0) is late
+    editor.events += editor.feedback.accepted("s1", 7.1)
+    assert not editor.feedback.refused(place, "foo", 7.2)
     (accepted,) = editor.of(Accepted)
     assert isinstance(accepted, Accepted) and accepted.how is Taken.REPORTED
 
@@ -297,6 +317,88 @@ def test_time_alone_makes_a_display_certain() -> None:
     assert editor.feedback.settle(0.5) == []
     assert [type(event) for event in editor.feedback.settle(0.75)] == [Displayed]
     assert editor.feedback.settle(2.0) == []
+
+
+LINE = "import os\n\nresult = |\n\nprint(result)\n"
+
+
+def rest(editor: Editor) -> str | None:
+    offer = editor.feedback.visible(URI)
+    return None if offer is None else offer.rest
+
+
+def test_a_typo_that_is_taken_back_refuses_nothing() -> None:
+    editor = Editor(LINE)
+    editor.offer("item.price", 0.0)
+    editor.press("x", 1.0)
+    editor.offer("yz", 1.1, id="s2")
+    editor.edit(editor.cursor - 1, editor.cursor, "", 2.0)
+    editor.events += editor.feedback.moved(editor.place(), editor.cursor, 2.0)
+    assert rest(editor) == "item.price"
+    assert not editor.feedback.refused(editor.place(), "item.price", 2.0)
+    editor.wait(9.0)
+    assert [(event.id, event.rejected) for event in editor.of(Ended)] == [("s2", False)]
+
+
+def test_a_typo_that_stays_refuses_once() -> None:
+    editor = Editor(LINE)
+    editor.offer("item.price", 0.0)
+    editor.press("x", 1.0)
+    editor.press("y", 2.0)
+    editor.events += editor.feedback.moved(editor.place(), editor.cursor, 2.0)
+    editor.wait(7.0)
+    editor.wait(9.0)
+    assert [(event.id, event.rejected, event.at_s) for event in editor.of(Ended)] == [("s1", True, 1.0)]
+
+
+def test_the_undo_of_a_part_goes_back_to_what_it_was() -> None:
+    editor = Editor(LINE)
+    editor.offer("item.price", 0.0)
+    editor.press("item", 1.0)
+    editor.offer(".price", 1.0)
+    editor.edit(editor.cursor - 4, editor.cursor, "", 2.0)
+    assert rest(editor) == "item.price"
+    for typed, key in enumerate("item", 1):
+        editor.press(key, 2.0 + typed)
+        assert rest(editor) == "item.price"[typed:]
+    editor.wait(20.0)
+    assert editor.of(Ended) == []
+    assert [event.accepted_characters for event in editor.of(PartiallyAccepted)] == [4]
+
+
+@pytest.mark.parametrize("typed", ["", "item"])
+@pytest.mark.parametrize("above", [0, 40])
+def test_edits_elsewhere_move_it_and_refuse_nothing(typed: str, above: int) -> None:
+    editor = Editor("import os\n" + "x = 1\n" * above + "\nresult = |\n\nprint(result)\n\n# the end\n")
+    editor.offer("item.price", 0.0)
+    if typed:
+        editor.press(typed, 1.0)
+    for first, last, text in ((0, 0, "import sys\n"), (0, 3, ""), (-4, -1, "")):
+        start, end = (at if at >= 0 else len(editor.document.text) + at for at in (first, last))
+        cursor = editor.cursor + (len(text) - (end - start) if end <= editor.cursor else 0)
+        editor.edit(start, end, text, 2.0)
+        editor.cursor = cursor
+        editor.events += editor.feedback.moved(editor.place(), editor.cursor, 2.0)
+        assert rest(editor) == "item.price"[len(typed) :]
+    editor.press("item.price"[len(typed) :], 3.0)
+    assert editor.of(Ended) == [] and len(editor.of(Accepted)) == 1
+
+
+@pytest.mark.parametrize("text", ["a = §\nb = |\n", "a = |\nb = §\n", "f(§, |)\n", "§\n§ = |\n" + "\n" * 20 + "§\n"])
+def test_what_is_typed_at_several_cursors_is_typed_through_at_one(text: str) -> None:
+    marks = [at - text[:at].count("|") for at in range(len(text)) if text[at] == "§"]
+    others = [at - number for number, at in enumerate(marks)]
+    editor = Editor(text.replace("§", ""))
+    editor.offer("compute", 0.0)
+    for count, key in enumerate("comp", 1):
+        places = sorted([*others, editor.cursor], reverse=True)
+        editor.document.apply([Edit(at, at, key) for at in places], editor.document.version + 1)
+        others = [at + 1 + sum(one < at for one in (*others, editor.cursor)) for at in others]
+        editor.cursor += len([at for at in places if at <= editor.cursor])
+        editor.events += editor.feedback.changed(editor.document.snapshot(), float(count))
+        editor.events += editor.feedback.moved(editor.place(), editor.cursor, float(count))
+        assert rest(editor) == "compute"[count:]
+    assert editor.of(Ended) == []
 
 
 STEP = st.one_of(

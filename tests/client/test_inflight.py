@@ -3,6 +3,7 @@ from client.scripted_gateway import PROFILE, Script, ScriptedStream
 from foretype_client.flow.inflight import AnswerRules, Flight, ReadyText, ripe
 from foretype_client.flow.planning import Draft
 from foretype_client.flow.strands import Place, Strand
+from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Opened, Stop
 from foretype_context.syntax.blocks import SuggestionKind
@@ -25,7 +26,7 @@ class Stream(ScriptedStream):
 
 def flight(text: str = "", kind: SuggestionKind = LINE, *, healed: str = "", first_s: float = 1.0) -> Flight:
     place = Place.of(Document("file:///a.py", "", language="plaintext").snapshot(), 0, None)
-    made = Flight("r1", Strand(place), kind, Stream(), sent_s=0.9, healed=healed)
+    made = Flight("r1", Strand(place), kind, Stream(), sent_s=0.9, healing=HealedText(healed))
     if text:
         made.add(Delta(id="r1", text=text, logprob=-0.5, tokens=2), first_s)
     return made
@@ -69,7 +70,10 @@ def test_a_block_is_ripe_at_three_lines_that_say_something() -> None:
 def test_a_quarter_second_after_the_first_text_what_is_whole_will_do(
     kind: SuggestionKind, text: str, answer: ReadyText | None
 ) -> None:
-    assert look(flight(text, kind), 1.25) == answer
+    made = flight(text, kind)
+    assert ripe(made, text, 1.25, RULES, wanted=True) == answer
+    whole_lines = answer is not None and "\n" in answer.text
+    assert look(made, 1.25) == (answer if whole_lines else None), "how sure its beginning is says nothing about a line"
 
 
 @pytest.mark.parametrize(
@@ -122,14 +126,14 @@ def test_healed_characters_are_taken_off_whatever_the_chunks(pieces: list[str]) 
     for piece in pieces:
         made.add(Delta(id="r1", text=piece), 1.0)
     assert made.strand.text == "urn x"
-    assert not made.garbled
+    assert not made.healing.garbled
 
 
 def test_what_does_not_repeat_the_healed_characters_fits_nowhere() -> None:
     made = flight(healed="ret")
     for piece in ("re", "xt", "urn"):
         made.add(Delta(id="r1", text=piece), 1.0)
-    assert made.garbled
+    assert made.healing.garbled
     assert made.strand.text == ""
 
 
@@ -176,8 +180,8 @@ def test_a_line_that_opens_a_block_is_waited_for_as_a_block() -> None:
 def test_an_editor_that_is_told_of_growth_gets_words_much_sooner() -> None:
     rules = AnswerRules.growing()
     made = flight("foo(bar, ba")
-    assert ripe(made, made.strand.text, 1.0, rules) == 1.025
-    assert ripe(made, made.strand.text, 1.025, rules) == ReadyText("foo(bar,", False, LINE)
+    assert ripe(made, made.strand.text, 1.0, rules, wanted=True) == ReadyText("foo(bar,", False, LINE)
+    assert ripe(made, made.strand.text, 1.0, AnswerRules(), wanted=True) == 1.25
 
 
 def test_where_no_confidence_is_asked_for_the_first_whole_word_is_enough_and_half_a_word_is_not() -> None:
@@ -188,3 +192,13 @@ def test_where_no_confidence_is_asked_for_the_first_whole_word_is_enough_and_hal
     assert ripe(made, made.strand.text, 1.0, AnswerRules(), wanted=True) == 1.25, (
         "an editor that hears of no growth waits"
     )
+
+
+def test_what_is_left_of_an_answer_has_its_share_of_the_log_probability() -> None:
+    made = flight("foo(bar)")
+    made.end(Done(id="r1", finish=Finish.END_OF_MIDDLE, logprob=-0.3, tokens=1))
+    assert made.mean_logprob == pytest.approx(-0.8 / 3)
+    assert made.logprob_of("(bar)") == pytest.approx(-0.8 * 5 / 8)
+    made.ended_s = 2.0
+    entry = made.entry()
+    assert entry is not None and entry.logprob_of("bar)") == pytest.approx(-0.4)

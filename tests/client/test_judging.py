@@ -1,5 +1,7 @@
 """What of a generated text is worth showing."""
 
+from dataclasses import replace
+
 import pytest
 from client.typing_desk import profile
 from foretype_client.feedback.feedback import Feedback
@@ -9,9 +11,10 @@ from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.finish.post_processing import finish
-from foretype_context.prompt.profile import MinMeanLogprob
+from foretype_context.prompt.profile import LineChance, MinMeanLogprob
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document, Snapshot
+from foretype_wire.messages import Finish
 
 TEXT = "f g(x):\n    return x\n"
 
@@ -59,7 +62,7 @@ def judged(question: Question, text: str, kind: SuggestionKind = SuggestionKind.
 
 
 def test_what_adds_an_error_is_not_shown_and_what_parses_is() -> None:
-    assert judged(asked("def f(a):\n    return |\n"), "return a") is Outcome.BROKEN
+    assert judged(asked("def f(a):\n    return |\n"), "let b = a") is Outcome.BROKEN
     shown = judged(asked("def f(a):\n    return |\n"), "a + 1")
     assert isinstance(shown, Suggestion) and (shown.text, shown.parses) == ("a + 1", True)
     unknown = judged(asked("def (:\n    pass\n\n\nx = |\n"), "1")
@@ -75,8 +78,8 @@ def test_a_block_is_cut_back_to_what_parses() -> None:
 
 
 def test_switched_off_nothing_is_taken_away_but_it_is_told() -> None:
-    shown = judged(asked("def f(a):\n    return |\n", drop_broken=False), "return a")
-    assert isinstance(shown, Suggestion) and (shown.text, shown.parses) == ("return a", False)
+    shown = judged(asked("def f(a):\n    return |\n", drop_broken=False), "let b = a")
+    assert isinstance(shown, Suggestion) and (shown.text, shown.parses) == ("let b = a", False)
 
 
 def test_a_text_that_is_judged_again_at_its_place_is_parsed_once() -> None:
@@ -107,3 +110,66 @@ def test_a_text_that_is_typed_through_is_parsed_once_and_what_was_taken_off_stay
     assert syntax(asked("x = ab\ncd\n|)\n"), "++", 1) == ("", False), "the user types what was taken off"
     assert len(calls) == parsed
     assert syntax(asked("x = b|)\n"), "b\ncd\n++", 1) == ("b\ncd", False) and len(calls) > parsed, "another text"
+
+
+def test_an_address_that_the_file_does_not_hold_is_not_shown_and_the_users_own_candidate_may_hold_it() -> None:
+    line = 'r = "jane.roe@corp.example.com"'
+    assert judged(asked("autho|\n"), line) is Outcome.FOREIGN
+    own = Candidate(id="1", text=line, kind=SuggestionKind.LINE, final=True, source=Origin.LOCAL)
+    assert isinstance(judge(own, asked("autho|\n"), finish, Feedback(), 0.0), Suggestion)
+    assert isinstance(judged(asked('A = "jane.roe@corp.example.com"\nautho|\n'), line), Suggestion)
+
+
+@pytest.mark.parametrize(
+    ("finish_", "shown"), [(Finish.LENGTH, False), (Finish.STOP, True), (Finish.END_OF_MIDDLE, True), (None, True)]
+)
+@pytest.mark.parametrize("invoked", [True, False])
+def test_a_line_that_was_cut_where_it_became_unlikely_is_for_those_who_ask(
+    finish_: Finish | None, shown: bool, invoked: bool
+) -> None:
+    """Its beginning was sure, and that says nothing about the line."""
+    question = replace(asked("x = |\n"), least=None if invoked else MinMeanLogprob(line=-0.5))
+    candidate = Candidate(
+        id="1", text="1", kind=SuggestionKind.LINE, final=True, source=Origin.NETWORK, logprob=-0.1, finish=finish_
+    )
+    judged = judge(candidate, question, finish, Feedback(), 0.0)
+    assert isinstance(judged, Suggestion) is (shown or invoked)
+
+
+def sure(text: str, kind: SuggestionKind, total: float | None) -> Candidate:
+    """Token by token; `total` is the log-probability of all of it."""
+    return Candidate(
+        id="1",
+        text=text,
+        kind=kind,
+        final=True,
+        source=Origin.NETWORK,
+        logprob=-0.1,
+        total_logprob=total,
+        finish=Finish.END_OF_MIDDLE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "total", "shown"),
+    [("value", -1.0, True), ("value", -2.0, False), ("value", None, True), ("1", -0.1, False), ("abc", -0.1, True)],
+)
+def test_a_line_is_shown_where_the_whole_of_it_is_likely_and_it_is_worth_a_look(
+    text: str, total: float | None, shown: bool
+) -> None:
+    asks = replace(
+        asked("x = |\n"), least=MinMeanLogprob(line=-0.5), profile=profile(line_chance=LineChance(least=0.25))
+    )
+    candidate = sure(text, SuggestionKind.LINE, total)
+    assert isinstance(judge(candidate, asks, finish, Feedback(), 0.0), Suggestion) is shown
+    assert isinstance(judge(candidate, replace(asks, least=None), finish, Feedback(), 0.0), Suggestion)
+
+
+@pytest.mark.parametrize(("text", "shown"), [("ab)", False), ("abc)", True)])
+def test_what_is_left_of_a_line_must_be_worth_a_look_too(text: str, shown: bool) -> None:
+    """A bracket that stands there already is not put in again, and two letters were what was shown."""
+    chance = profile(line_chance=LineChance(least=0.25))
+    asks = replace(asked("x = f(|)\n"), least=MinMeanLogprob(line=-0.5, mid_line=-0.5), profile=chance)
+    candidate = sure(text, SuggestionKind.MID_LINE, -0.2)
+    assert isinstance(judge(candidate, asks, finish, Feedback(), 0.0), Suggestion) is shown
+    assert isinstance(judge(candidate, replace(asks, least=None), finish, Feedback(), 0.0), Suggestion)

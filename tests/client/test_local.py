@@ -1,6 +1,4 @@
 # ruff: noqa: ASYNC220, ASYNC240 - these tests are about processes and files
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -230,3 +228,11 @@ async def test_a_replacement_that_fails_leaves_the_one_that_runs(
 async def test_nothing_runs_so_nothing_is_replaced(state_dir: Path) -> None:
     assert await replace_gateway(state_dir, clock=time.monotonic, command=FAKE) is None
     assert started(state_dir) == []
+
+
+@pytest.mark.parametrize("there", ["state", "state/gateway.lock"])
+async def test_a_state_directory_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path, there: str) -> None:
+    in_the_way = tmp_path / there
+    in_the_way.mkdir(parents=True) if there.endswith("lock") else in_the_way.write_text("no folder")
+    with pytest.raises(GatewayStartError, match=r"state cannot be written \(.+\): name another one with --state-dir"):
+        await ensure(tmp_path / "state")

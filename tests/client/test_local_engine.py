@@ -1,7 +1,5 @@
 """The private gateway with the real backend and the shipped model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

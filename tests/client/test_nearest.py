@@ -1,7 +1,5 @@
 """Which of several gateways is used, in virtual time."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_client.session.connecting import gateways_in
 from foretype_client.session.nearest import PROBE_S, Nearest

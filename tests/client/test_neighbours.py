@@ -1,7 +1,5 @@
 """Which files of a folder the adaptive model reads."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -22,6 +20,8 @@ def test_sources_are_read_latest_first_and_everything_else_is_passed_over(tmp_pa
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("x = 1\n")
+    (tmp_path / "local.py").write_text("x = 1\n")
+    (tmp_path / ".gitignore").write_text("local.py\n")
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "huge.py").write_text("x = 1\n" * 20_000)
     (tmp_path / "empty.py").touch()

@@ -1,7 +1,5 @@
 """The next edit on the wire, from the client's end: one answer whatever a gateway sends, and nothing outside the window."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

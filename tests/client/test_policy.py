@@ -14,7 +14,7 @@ from foretype_client.policy.trigger import (
     Wait,
     closers_only,
 )
-from foretype_context.syntax.brackets import Within
+from foretype_context.syntax.lexis import Within
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What a profile changes about a client that runs: the debounce, speculation, and nothing where it only begins another block."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

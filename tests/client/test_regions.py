@@ -1,7 +1,5 @@
 """A session that has several gateways: when it leaves the one in use, and what becomes of its requests. Real ways are in tests/e2e."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The public face of the client: its names and their shapes, its page, and the page's examples at work."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json
@@ -102,9 +100,19 @@ def test_the_page_shows_the_examples_and_names_every_export():
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Folders of a user's own; the private gateway that the first example starts there serves the others, and ends behind them."""
+    """Folders of a user's own; the private gateway that an example starts there serves the others, and ends behind them."""
     folder = tmp_path_factory.mktemp("home")
-    yield {"XDG_STATE_HOME": str(folder / "state"), "XDG_CACHE_HOME": str(folder / "cache")}
+    (folder / "state" / "foretype").mkdir(parents=True)
+    # A scripted engine answers, slowly enough to be seen streaming: what random weights say may be nothing to show.
+    (folder / "state" / "foretype" / "private.toml").write_text(
+        '[engine]\nname = "scripted"\n[engine.options]\ndecode_s_per_token = 0.05\n'
+        "[model]\ndrop_broken = false\n[model.stop]\nleast_chance = 0\n"
+        "[model.min_mean_logprob]\nmid_line = -100\nline = -100\nblock = -100\n"
+    )
+    home = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CACHE_HOME": str(folder / "cache")}
+    (code := folder / "first.py").write_text("x = 1\n")
+    example("stream", home, str(code), "1", "1")
+    yield home
     if (record := asyncio.run(find_gateway(folder / "state" / "foretype"))) is not None:
         os.kill(record.pid, signal.SIGTERM)
 

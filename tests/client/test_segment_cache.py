@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
 from foretype_wire.messages import SEGMENT_CACHE_BYTES

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import random
 import socket
@@ -449,13 +447,13 @@ async def test_small_frames_leave_at_once_and_uncompressed() -> None:
 async def test_the_tokenizer_is_downloaded_once_verified_and_private(tmp_path: Path) -> None:
     cache_dir = tmp_path / "of" / "nobody yet"
     async with WireServer(token="t") as server, connected(server, token="t", cache_dir=cache_dir) as session:
-        path = await session.tokenizer_path()
-        assert path.read_bytes() == TOKENIZER
-        assert path.stat().st_mode & 0o777 == 0o600
-        assert await session.tokenizer_path() == path
+        assert await session.tokenizer_json() == TOKENIZER
+        (path,) = (cache_dir / "tokenizers").iterdir()
+        assert path.read_bytes() == TOKENIZER and path.stat().st_mode & 0o777 == 0o600
+        assert await session.tokenizer_json() == TOKENIZER
         assert sum(request.startswith("/v1/tokenizers/") for request in server.requests) == 1
         path.write_bytes(b"damaged")
-        assert (await session.tokenizer_path()).read_bytes() == TOKENIZER
+        assert await session.tokenizer_json() == TOKENIZER
         assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
@@ -463,16 +461,18 @@ async def test_a_tokenizer_that_is_not_the_announced_one_is_refused(tmp_path: Pa
     async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
         server.tokenizer = b"something else"
         with pytest.raises(TokenizerFetchError, match="digest"):
-            await session.tokenizer_path()
+            await session.tokenizer_json()
         assert not (tmp_path / "tokenizers").exists()
 
 
-async def test_a_tokenizer_that_cannot_be_kept_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_tokenizer_that_cannot_be_kept_is_used_and_leaves_nothing_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
         in_the_way = tmp_path / "tokenizers" / f"{PROFILE.tokenizer_digest}.json"
         in_the_way.mkdir(parents=True)
-        with pytest.raises(TokenizerFetchError, match="cannot keep"):
-            await session.tokenizer_path()
+        assert await session.tokenizer_json() == TOKENIZER
+        assert "cannot keep the tokenizer" in caplog.text
         assert list(in_the_way.parent.iterdir()) == [in_the_way]
 
 
@@ -480,7 +480,7 @@ async def test_a_digest_that_is_a_path_is_refused(tmp_path: Path) -> None:
     evil = Profile(model="m", grammar="foretype-1", tokenizer_digest="../../../evil")
     async with WireServer(profile=evil) as server, connected(server, cache_dir=tmp_path) as session:
         with pytest.raises(TokenizerFetchError, match="hexadecimal"):
-            await session.tokenizer_path()
+            await session.tokenizer_json()
 
 
 async def test_a_callback_that_fails_is_not_swallowed() -> None:
@@ -580,7 +580,7 @@ async def test_loopback_never_goes_through_a_proxy(tmp_path: Path, monkeypatch: 
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
-        assert await session.tokenizer_path()
+        assert await session.tokenizer_json()
         assert (await read(session.complete(call("1", "x"))))[0] == "return a + b"
 
 
@@ -594,3 +594,70 @@ async def test_no_tokenizer_is_asked_for_with_a_token_in_clear(tmp_path: Path) -
 def test_a_refusal_says_what_was_refused(code: int, told: str) -> None:
     with pytest.raises(GatewayGoneError, match=f"\\({code}\\): .*{told}"), as_gateway_gone():
         raise ConnectionClosedError(Close(code, ""), None)
+
+
+class _Router:
+    """A relay that can forget the connections that it has without a word to anybody; new ones work."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._forgotten = 0
+        self.connections = 0
+
+    def forget(self) -> None:
+        self._forgotten = self.connections
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        self.connections += 1
+        self._writers += [writer, back]
+        number = self.connections
+        self._tasks += [
+            asyncio.create_task(self._pass(one, other, number)) for one, other in ((reader, back), (there, writer))
+        ]
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                if number > self._forgotten:
+                    writer.write(data)
+                    await writer.drain()
+            if number > self._forgotten:
+                writer.close()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
+
+
+async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_question() -> None:
+    states: list[bool] = []
+    async with WireServer() as server:
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+        router = _Router(port)
+        listener = await asyncio.start_server(router.take, "127.0.0.1", 0)
+        url = server.url.replace(str(port), str(listener.sockets[0].getsockname()[1]))
+        session = Session(url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        session.connections.add(states.append)
+        await session.start()
+        try:
+            await session.ready(60)
+            await read(session.complete(call("1", "a = 1\n")))
+            router.forget()
+            with pytest.raises(GatewayGoneError):
+                await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))
+            await until(lambda: session.connected)
+            text, _ = await read(session.complete(call("3", "a = 1\n")))
+            assert text == "return a + b" and router.connections == 2
+            assert states == [True, False, True]
+        finally:
+            await session.close()
+            listener.close()
+            await router.close()
+            await listener.wait_closed()

@@ -1,9 +1,6 @@
 """`open_client`: session, flow and assembler wired together, against a real WebSocket server."""
 
-from __future__ import annotations
-
 import asyncio
-import subprocess
 from hashlib import blake2b
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from foretype_context.text.document import Document
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Complete, Profile
 from foretype_wire.workspace import workspace_of
+from git_repo import git
 
 TOKENIZER = raw("qwen2", grammar("foretype-1").controls())
 PROFILE = Profile(model="test", grammar="foretype-1", tokenizer_digest=blake2b(TOKENIZER, digest_size=16).hexdigest())
@@ -65,15 +63,15 @@ async def test_a_profile_that_comes_while_the_last_one_is_prepared_is_waited_for
 ) -> None:
     """Its tokenizer was loaded in place of the last one's, and with that all who waited were cancelled."""
     begun, newer = asyncio.Event(), msgspec.structs.replace(PROFILE, layout="psm_classic")
-    path_of = Session.tokenizer_path
+    json_of = Session.tokenizer_json
 
-    async def slowly(session: Session, profile: Profile) -> Path:
+    async def slowly(session: Session, profile: Profile) -> bytes:
         if profile == PROFILE:
             begun.set()
             await asyncio.Event().wait()
-        return await path_of(session, profile)
+        return await json_of(session, profile)
 
-    monkeypatch.setattr(Session, "tokenizer_path", slowly)
+    monkeypatch.setattr(Session, "tokenizer_json", slowly)
     async with (
         server_with_tokenizer() as server,
         open_client(ClientOptions(gateway=server.url, cache_dir=tmp_path)) as client,
@@ -149,10 +147,6 @@ def test_the_token_is_not_in_the_options_text() -> None:
 
 
 def test_clones_of_a_repository_share_its_id_and_a_bare_folder_has_its_own(tmp_path: Path) -> None:
-    def git(where: Path, *arguments: str) -> None:
-        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True)
-
     original, folder = tmp_path / "original", tmp_path / "folder"
     original.mkdir()
     folder.mkdir()

@@ -1,7 +1,5 @@
 """The session against the real gateway: both ends of the wire as they ship, only the engine is scripted."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
@@ -128,8 +126,7 @@ async def test_feedback_is_acknowledged_and_changes_arrive() -> None:
 async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
     async with gateway(token="a-long-enough-token") as world:
         async with connected(world, token="a-long-enough-token", cache_dir=tmp_path) as session:
-            path = await session.tokenizer_path()
-            assert await asyncio.to_thread(path.read_bytes) == await asyncio.to_thread(TOKENIZER_PATH.read_bytes)
+            assert await session.tokenizer_json() == await asyncio.to_thread(TOKENIZER_PATH.read_bytes)
         session = Session(world.ws_url, token="another-token", clock=time.monotonic, rng=random.Random(1))
         states: list[bool] = []
         session.connections.add(states.append)

@@ -1,7 +1,5 @@
 """What is told of next edits: ids, times and lengths; and whether they were taken back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

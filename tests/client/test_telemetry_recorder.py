@@ -56,7 +56,7 @@ def run(scenario: Any) -> None:
     virtual.run(scenario)
 
 
-@pytest.mark.parametrize(("says", "outcome", "parses"), [("a + 1", "network", True), ("return a", "broken", False)])
+@pytest.mark.parametrize(("says", "outcome", "parses"), [("a + 1", "network", True), ("a b", "broken", False)])
 def test_whether_what_was_found_parses_is_told_shown_or_not(says: str, outcome: str, parses: bool) -> None:
     async def scenario() -> None:
         async with Recorded(ScriptedGateway(Script([(0.02, says)]))) as desk:
@@ -111,6 +111,8 @@ def test_typing_through_is_one_session_and_one_opportunity_for_each_key() -> Non
             await desk.ask()  # again at the same place: the editor was told that it grew
             await asyncio.sleep(0.2)
             desk.type("?")
+            await asyncio.sleep(6)
+            desk.type("!")
             outcomes = [event.outcome for event in desk.of(Opportunity)]
             assert outcomes == ["network"] + ["cache"] * 6
             (display,) = desk.of(Display)
@@ -297,6 +299,8 @@ def test_a_clock_that_jumps_moves_the_day_and_no_duration() -> None:
             await asyncio.sleep(1)
             desk.recorder.set_wall(WALL_MS - 86_400_000)
             desk.type("?")
+            await asyncio.sleep(6)
+            desk.type("!")
             (opportunity,), (display,) = desk.of(Opportunity), desk.of(Display)
             assert opportunity.t_ms >= WALL_MS and display.t_ms < WALL_MS - 86_000_000
             assert display.visible_ms == pytest.approx(1000) and display.at_ms > opportunity.at_ms

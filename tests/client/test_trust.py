@@ -1,7 +1,5 @@
 """A client in a folder that its user does not trust. What its whole process opens there: tests/e2e/test_lsp_trust.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

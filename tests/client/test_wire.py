@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 import pytest
@@ -135,6 +133,37 @@ def test_what_a_client_leaves_out_of_a_segments_source_is_nothing() -> None:
 def test_the_class_of_a_request_is_called_class() -> None:
     encoded = msgspec.json.decode(msgspec.json.encode(Complete(id="1", class_=RequestClass.BLOCK, segments=[])))
     assert encoded == {"type": "complete", "id": "1", "class": "block", "segments": []}
+
+
+FRAMES = (
+    '{"type":"hello","v":1,"client":"c"}',
+    '{"type":"complete","id":"1","segments":[]}',
+    '{"type":"next_edit","id":"1","question":{"window":"a\\n","cursor":1}}',
+    '{"type":"cancel","id":"1"}',
+    '{"type":"changed","documents":["a.py"],"reason":"edit"}',
+    '{"type":"feedback","batch":"b","events":[]}',
+    '{"type":"profile","model":"m","grammar":"g","tokenizer_digest":"d","context_limit_tokens":9}',
+    '{"type":"need","id":"1","digests":["AAAA"]}',
+    '{"type":"delta","id":"1","text":"x"}',
+    '{"type":"edited","id":"1","reason":"unsure"}',
+    '{"type":"done","id":"1","finish":"stop"}',
+    '{"type":"ack","batch":"b"}',
+    '{"type":"goaway","grace_ms":5.0}',
+    '{"type":"error","code":"overloaded","id":"1","retry_after_ms":9.0}',
+)
+"""One of each message, as both ends of every version have spelled it."""
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_every_message_is_read_and_written_as_it_is_spelled(frame: str) -> None:
+    decoded: object = msgspec.json.decode(frame, type=ClientMessage | GatewayMessage)
+    written = msgspec.json.decode(msgspec.json.encode(decoded))
+    assert written.items() >= msgspec.json.decode(frame).items()  # a profile says its defaults too
+
+
+def test_every_message_is_among_them() -> None:
+    tags = {(get_origin(one) or one).__struct_config__.tag for one in get_args(ClientMessage | GatewayMessage)}
+    assert {msgspec.json.decode(frame)["type"] for frame in FRAMES} == tags
 
 
 def test_the_wire_costs_msgspec_alone() -> None:

@@ -1,7 +1,5 @@
 """Spans in memory, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from foretype_wire.tracing.spans import Tracing

@@ -1,7 +1,5 @@
 """A person at an editor, for tests: types into one document, and asks after each key as editors do."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Virtual time for tests: timers fire in order and at once, and a test that would wait forever fails."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import selectors

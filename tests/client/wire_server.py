@@ -1,7 +1,5 @@
 """A small gateway for tests: a real WebSocket server that speaks `foretype_wire.messages` and answers as it is told."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b

@@ -1,0 +1,39 @@
+"""What is left out from now on: prompts under way that may hold it stop, and nothing that was made of it is given again."""
+
+import asyncio
+
+from client.scripted_gateway import Script, ScriptedGateway
+from client.typing_desk import Desk
+
+from client import virtual
+
+
+@virtual.timed
+async def test_prompts_under_way_end_and_the_cache_forgets() -> None:
+    async with Desk(ScriptedGateway(Script([(0.05, "foo(a)")]))) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is not None
+        desk.type("\ny = ")
+        asked = desk.asking()
+        await asyncio.sleep(0.08)
+        desk.flow.excluded()
+        assert desk.gateway.given_up(desk.gateway.calls[1]) == 1
+        await asked
+        assert desk.cache.statistics().entries == 0
+        states = len(desk.planner.states)
+        desk.type("\nz = ")
+        await desk.ask()
+        assert not desk.planner.states[states].files
+
+
+@virtual.timed
+async def test_a_private_key_anywhere_and_a_long_line_are_silent() -> None:
+    async with Desk(ScriptedGateway(), "x = 1\n" * 3_000 + "|\n") as desk:
+        desk.type("-----BEGIN PRIVATE KEY-----\n")
+        assert await desk.ask() is None
+        desk.edit(desk.cursor - 28, desk.cursor, "")
+        desk.type("y = " + "1,2" * 1_000)
+        assert await desk.ask() is None
+        assert desk.flow.status().counts == {"excluded": 2}
+        desk.type("\nz = ")
+        assert await desk.ask() is not None
