@@ -20,10 +20,10 @@ from foretype_client.private_gateway.starting import ensure_gateway
 from foretype_client.session.session import Session
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.profile import Profile
-from foretype_context.tokens.tokenizer import load_tokenizer
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 
-__all__ = ["Connected", "GatewayOptions", "connected", "private_gateway", "stop_gateway"]
-
+_START_TIMEOUT_S: Final = 300.0
+"""On a core that others use a network of 145 MB was not ready in one minute; nobody waits for a bench as for an editor."""
 _STOP_TIMEOUT_S: Final = 5.0
 
 
@@ -59,7 +59,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
     session: Session
     profile: Profile
-    tokenizer_path: Path
+    tokenizer_json: bytes
 
     def assembler(self, *, layout: str | None = None, prompt_tokens: int | None = None) -> Assembler:
         """An assembler for the gateway's profile, or for one with another layout or prompt budget."""
@@ -69,7 +69,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
         if prompt_tokens is not None:
             budgets = msgspec.structs.replace(profile.budgets, prompt_tokens=prompt_tokens)
             profile = msgspec.structs.replace(profile, budgets=budgets)
-        return Assembler(load_tokenizer(self.tokenizer_path), profile)
+        return Assembler(tokenizer_from_bytes(self.tokenizer_json), profile)
 
 
 @contextlib.asynccontextmanager
@@ -79,7 +79,12 @@ async def private_gateway(options: GatewayOptions, *, state_dir: Path | None = N
         if state_dir is None:
             state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretype-bench-")))
         endpoint = await ensure_gateway(
-            state_dir, model=options.model, clock=time.monotonic, linger_s=30.0, arguments=options.arguments()
+            state_dir,
+            model=options.model,
+            clock=time.monotonic,
+            linger_s=30.0,
+            arguments=options.arguments(),
+            timeout_s=_START_TIMEOUT_S,
         )
         record = await find_gateway(state_dir)
         try:
@@ -126,5 +131,5 @@ async def connected(options: GatewayOptions, *, client_name: str = "foretype-eva
         stack.push_async_callback(session.close)
         profile = await session.ready()
         yield Connected(
-            endpoint=endpoint, session=session, profile=profile, tokenizer_path=await session.tokenizer_path()
+            endpoint=endpoint, session=session, profile=profile, tokenizer_json=await session.tokenizer_json()
         )

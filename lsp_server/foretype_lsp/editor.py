@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -15,8 +15,6 @@ from foretype_lsp.documents.positions import Position
 from foretype_lsp.errors import CONTENT_MODIFIED, CommandRefusedError
 from foretype_lsp.transport.protocol import Protocol
 from foretype_lsp.transport.stdio import process_alive
-
-__all__ = ["Editor", "range_of", "workspace_edit"]
 
 _HIDING_ERRORS: Final = frozenset({"helix"})
 """What editors call themselves that only log the error of a command."""
@@ -79,9 +77,23 @@ class Editor:
         """Ask the editor; a `concurrent.futures.Future` of its answer."""
         return self._protocol.send_request(method, params)
 
+    async def choose(self, text: str, titles: Iterable[str]) -> str | None:
+        """Ask the user, by a request that every editor knows; one of the titles, or None where they chose none of them."""
+        actions = [types.MessageActionItem(title) for title in titles]
+        question = types.ShowMessageRequestParams(types.MessageType.Info, text, actions)
+        answer = await asyncio.wrap_future(self.send_request(types.WINDOW_SHOW_MESSAGE_REQUEST, question))
+        title: object = getattr(answer, "title", None)
+        if isinstance(answer, dict):
+            title = cast("dict[str, object]", answer).get("title")
+        return title if isinstance(title, str) and title in [action.title for action in actions] else None
+
     def show_message(self, kind: types.MessageType, text: str) -> None:
         """Tell the user something."""
         self.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(kind, text))
+
+    def inform(self, text: str) -> None:
+        """Tell the user that something was done."""
+        self.show_message(types.MessageType.Info, f"Foretype: {text}")
 
     def warn(self, text: str) -> None:
         """Tell the user of something that did not work."""

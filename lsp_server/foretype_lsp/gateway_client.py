@@ -21,6 +21,7 @@ from foretype_client.policy.trigger import PolicyOptions
 from foretype_wire.messages import ErrorCode
 
 from foretype_lsp.indexing import Indexing
+from foretype_lsp.make_question import MakeQuestion
 from foretype_lsp.options import Options, Problem
 from foretype_lsp.parts import Parts
 from foretype_lsp.survey import HowItFeels
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from foretype_client.ports import Endpoint
     from foretype_context.prompt.profile import Profile
     from foretype_wire.tracing.spans import Tracing
-
-__all__ = ["STATUS_POLL_S", "GatewayClient"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -57,6 +56,7 @@ class GatewayClient:
         self._indexing = Indexing(parts.editor, parts.settings, parts.documents)
         self._indexing.changed.add(self._changed.set)
         self._question = HowItFeels(parts.editor)
+        self._make = MakeQuestion(parts.editor, parts.models)
         parts.settings.changed.add(self._changed.set)
 
     async def run(self) -> None:
@@ -73,6 +73,7 @@ class GatewayClient:
                 begun.cancel()
                 await asyncio.gather(begun, return_exceptions=True)
             await self._question.close()
+            await self._make.close()
             await self._indexing.close()
             if tracing is not None:
                 await tracing.close()
@@ -111,10 +112,17 @@ class GatewayClient:
     async def _follow(self, client: Client, options: Options) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
         from foretype_client.chat import Tiers
+        from foretype_client.feedback.events import Accepted, FeedbackEvent, Taken
 
         from foretype_lsp.next_edit.model import GatewayModel
 
         parts = self._parts
+
+        def reacted(event: FeedbackEvent) -> None:
+            if isinstance(event, Accepted) and event.how is Taken.INFERRED:
+                parts.suggestions.put_in(event.id)
+
+        client.flow.reacted.add(reacted)
         client.assemblers.settled.add(self._changed.set)
         client.session.connections.add(lambda connected: self._changed.set())
         client.flow.grew.add(lambda uri, suggestion: parts.suggestions.grew(uri, suggestion.id))
@@ -148,6 +156,7 @@ class GatewayClient:
                 profile, gateway = session.profile, session.endpoint.url
                 status.connected(profile.model, profile.service, self._advice(profile), gateway=gateway)
         elif reason := session.statistics().last_error:
+            self._make.look(reason)
             status.lost(f"{reason} (it is tried again by itself; until then this machine alone suggests)")
         else:
             status.connecting(session.endpoint.url)

@@ -13,8 +13,6 @@ from foretype_lsp.editor import Editor
 from foretype_lsp.errors import CommandRefusedError, InvalidParamsError
 from foretype_lsp.settings import Settings
 
-__all__ = ["LIST_MODELS", "USE_MODEL", "ModelChoice"]
-
 LIST_MODELS: Final = "foretype.models.list"
 USE_MODEL: Final = "foretype.models.use"
 
@@ -43,7 +41,7 @@ class ModelChoice:
         from foretype_client.private_gateway.choosing import list_models
 
         try:
-            return dict(await list_models(self._state_dir()))
+            return dict(await list_models(self.state_dir()))
         except ModelChoiceError as error:
             raise CommandRefusedError(str(error)) from error
 
@@ -56,10 +54,22 @@ class ModelChoice:
             ) from None
         if len(asked.arguments) != 1 or not asked.arguments[0]:
             raise InvalidParamsError(f"{USE_MODEL} takes one name, the `asked` of a row of {LIST_MODELS}")
-        state_dir = self._state_dir()
+        return self.take(asked.arguments[0], asked.work_done_token)
+
+    def take(self, name: str, token: str | int | None) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Give the private gateway a model; what comes of it (:func:`foretype_client.private_gateway.choosing.use_model`).
+
+        Args:
+            name: what `foretype use` takes.
+            token: of the request's progress; the server makes one of its own where it is None and the editor shows it.
+
+        Raises:
+            CommandRefusedError: one sentence.
+        """
+        state_dir = self.state_dir()
         if self._running is not None:
             raise CommandRefusedError("another model is being set up; wait for it, or cancel it")
-        return self._take(asked.arguments[0], state_dir, asked.work_done_token)
+        return self._take(name, state_dir, token)
 
     async def _take(self, name: str, state_dir: Path, token: str | int | None) -> dict[str, Any]:
         from foretype_client.errors import ModelChoiceError
@@ -94,7 +104,7 @@ class ModelChoice:
         if self._running is not None and token is not None and self._running[0].token == token:
             self._running[1].cancel()
 
-    def _state_dir(self) -> Path:
+    def state_dir(self) -> Path:
         """Of the private gateway that this server's suggestions come from. Raises CommandRefusedError where there is none."""
         from foretype_client.private_gateway.finding import default_state_dir
 

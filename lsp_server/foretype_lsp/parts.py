@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from foretype_lsp.chat.commands import Chat
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
+from foretype_lsp.model_choice import ModelChoice
 from foretype_lsp.next_edit.offering import NextEdits
 from foretype_lsp.settings import Settings
 from foretype_lsp.status import StatusMachine
 from foretype_lsp.suggestions.handlers import Suggestions
-
-__all__ = ["Parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +25,4 @@ class Parts:
     suggestions: Suggestions
     next_edits: NextEdits
     chat: Chat
+    models: ModelChoice

@@ -17,8 +17,6 @@ from foretype_lsp.gateway_client import GatewayClient
 from foretype_lsp.server import Server
 from foretype_lsp.transport.stdio import FdWriter, read_forever, watch_process
 
-__all__ = ["run"]
-
 _log: Final = logging.getLogger(__name__)
 
 
@@ -46,6 +44,7 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
             for task in background:
                 task.cancel()
             server.next_edits.close()
+            await server.suggestions.close()
             await asyncio.gather(*background, return_exceptions=True)
     _log.info("ended, exit code %d", server.exit_code)
     return server.exit_code

@@ -42,8 +42,6 @@ from foretype_lsp.status import Counts, Status, StatusMachine
 from foretype_lsp.suggestions.handlers import Suggestions
 from foretype_lsp.transport.protocol import Protocol as JsonRpc
 
-__all__ = ["DID_CHANGE_STATUS", "STATUS", "Server"]
-
 _log: Final = logging.getLogger(__name__)
 
 STATUS: Final = "foretype/status"
@@ -83,6 +81,8 @@ class Server(LanguageServer):
         self.next_edits = NextEdits(self.settings, self.documents, on_screen, time.monotonic)
         self._next_edit_messages = NextEditMessages(self.next_edits)
         self.suggestions.accepted.add(self.next_edits.suggestion_accepted)
+        # Behind next edits, which are told of a change that they know.
+        self.documents.changing.add(self.suggestions.changed)
         self.protocol.experimental.update(self._next_edit_messages.capability)
         self._edit_actions = NextEditActions(self.editor, self.documents, self.next_edits) if popup else None
         self.chat = Chat(self.editor, self.documents)
@@ -97,7 +97,14 @@ class Server(LanguageServer):
     @property
     def parts(self) -> Parts:
         return Parts(
-            self.editor, self.settings, self.documents, self.status, self.suggestions, self.next_edits, self.chat
+            self.editor,
+            self.settings,
+            self.documents,
+            self.status,
+            self.suggestions,
+            self.next_edits,
+            self.chat,
+            self._models,
         )
 
     def report_server_error(self, error: Exception, source: Any) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
-
-from lsprotocol import types
+from typing import TYPE_CHECKING, Final
 
 from foretype_lsp.editor import Editor
 
 if TYPE_CHECKING:
     from foretype_client.telemetry.feeling import Feeling
-
-__all__ = ["QUESTION", "HowItFeels"]
 
 QUESTION: Final = "Foretype: do completions feel instant?"
 _TITLES: Final = {"Yes": "yes", "Mostly": "mostly", "No": "no"}
@@ -38,11 +34,6 @@ class HowItFeels:
     async def _ask(self, feeling: Feeling) -> None:
         if not await asyncio.to_thread(feeling.claim):
             return
-        actions = [types.MessageActionItem(title) for title in _TITLES]
-        question = types.ShowMessageRequestParams(types.MessageType.Info, QUESTION, actions)
-        answer = await asyncio.wrap_future(self._editor.send_request(types.WINDOW_SHOW_MESSAGE_REQUEST, question))
-        title: object = getattr(answer, "title", None)
-        if isinstance(answer, dict):
-            title = cast("dict[str, object]", answer).get("title")
-        if isinstance(title, str) and title in _TITLES:  # closed without an answer is an answer too: none
+        title = await self._editor.choose(QUESTION, _TITLES)
+        if title is not None:  # closed without an answer is an answer too: none
             feeling.answered(_TITLES[title])

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from foretype_context.terminal import console, one_line, say, say_json
 from foretype_context.text.document import Document
+from foretype_context.text.pasted import shell_line
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, UnusableIndexError, WorkspaceGoneError
@@ -22,8 +23,6 @@ from foretype_retrieval.search import SearchHit, query_at, query_of_words, searc
 from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import default_cache_dir
-
-__all__ = ["index", "search_command"]
 
 _PLACE: Final = re.compile(r"^(?P<file>.+?):(?P<line>\d+)$")
 
@@ -149,7 +148,7 @@ def _root(cache: Path, root: Path | None, place: Path) -> Path:
         if (folder_of(cache, folder) / "index.ftx").is_file():
             return folder
     if root is not None:
-        raise UnusableIndexError(f"{folders[0]} is not indexed; run `foretype index {folders[0]}`")
+        raise UnusableIndexError(f"{folders[0]} is not indexed; run `{shell_line('foretype', 'index', folders[0])}`")
     raise UnusableIndexError(
         f"neither {place.parent} nor a folder above it is indexed; run `foretype index PATH`, or name it with --root"
     )

@@ -27,17 +27,6 @@ from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import FileEntry
 from foretype_retrieval.store import load, save, writing
 
-__all__ = [
-    "IndexingProgress",
-    "UpdateReport",
-    "changes",
-    "is_full",
-    "make_entry",
-    "open_index",
-    "refresh_file",
-    "update_workspace",
-]
-
 _logger = logging.getLogger(__name__)
 
 MAX_CHUNKS: Final = 300_000
@@ -172,7 +161,8 @@ def _opened(folder: Path, embedder: Embedder | None) -> Index:
     except AbsentIndexError:
         pass
     except UnusableIndexError as error:
-        _logger.warning("the index is made anew: %s", error)
+        # Words alone: a record that holds the error keeps the mapped file open.
+        _logger.warning("the index is made anew: %s", str(error))
     return _empty(embedder)
 
 

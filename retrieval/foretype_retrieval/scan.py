@@ -14,15 +14,14 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
+from foretype_context.folder.git import is_another_work_tree, repository_at
 from foretype_context.folder.ignored import Rules, is_ignored, rules_below, rules_of_user
 from foretype_context.folder.small_files import read_small
 from foretype_context.syntax.languages import PLAINTEXT, language_of
-from foretype_context.text.strings import well_formed
+from foretype_context.text.strings import plain_line_ends, well_formed
 
 from foretype_retrieval.errors import WorkspaceGoneError
 from foretype_retrieval.index import FileState
-
-__all__ = ["MAX_CODE_BYTES", "Scan", "is_scanned", "read_source", "scan", "wanted"]
 
 MAX_CODE_BYTES: Final = 400_000
 """Definitions are worth finding in files larger than what is sent as context, for only the definition is sent."""
@@ -89,7 +88,8 @@ def scan(
     if not root.is_dir():
         raise WorkspaceGoneError(f"{root} is not a folder (any more); open another one")
     found = Scan()
-    stack: list[tuple[str, Rules]] = [("", rules_of_user(globs))]
+    own, repository = rules_of_user(globs), repository_at(root)
+    stack: list[tuple[str, Rules]] = [("", own)]
     seen = 0
     while stack:
         if cancelled():
@@ -101,8 +101,11 @@ def scan(
         except OSError:
             found.unreadable.append(folder or ".")
             continue
-        if any(entry.name == ".gitignore" for entry in entries):
-            rules = rules_below(rules, root, folder)
+        names = {entry.name for entry in entries}
+        if ".git" in names and folder and is_another_work_tree(root / folder, repository):
+            continue
+        if not names.isdisjoint((".git", ".gitignore")):
+            rules = rules_below(rules, root, folder, own)
         for entry in entries:
             seen += 1
             if seen % pause_every == 0:
@@ -137,14 +140,16 @@ def is_scanned(root: Path, path: PurePosixPath, own: Rules = ()) -> bool:
         path: relative to the root.
         own: rules of the user.
     """
-    rules = own
+    rules, repository = own, repository_at(root)
     folder = ""
     for name in path.parts[:-1]:
-        rules = rules_below(rules, root, folder)
+        rules = rules_below(rules, root, folder, own)
         folder = f"{folder}/{name}" if folder else name
         if name.startswith(".") or name in _FOLDERS or is_ignored(folder + "/", rules) or (root / folder).is_symlink():
             return False
-    return not is_ignored(path.as_posix(), rules_below(rules, root, folder)) and not (root / path).is_symlink()
+        if is_another_work_tree(root / folder, repository):
+            return False
+    return not is_ignored(path.as_posix(), rules_below(rules, root, folder, own)) and not (root / path).is_symlink()
 
 
 def read_source(root: Path, path: str) -> tuple[str, FileState] | None:
@@ -162,5 +167,5 @@ def read_source(root: Path, path: str) -> tuple[str, FileState] | None:
         data = read_small(root / path, MAX_CODE_BYTES)
     except (OSError, ValueError):
         return None
-    text = data.decode("utf-8", "replace") if wanted(path, len(data), data[:_HEAD_BYTES]) else ""
+    text = plain_line_ends(data.decode("utf-8", "replace")) if wanted(path, len(data), data[:_HEAD_BYTES]) else ""
     return text, FileState(status.st_size, status.st_mtime_ns)

@@ -22,8 +22,6 @@ from foretype_retrieval.search import NEAR_LINES, Query, SearchHit, query_at, se
 from foretype_retrieval.terms import subwords
 from foretype_retrieval.watch import IndexedFolder
 
-__all__ = ["RetrievalSource", "open_source", "path_of"]
-
 _logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 64
@@ -78,16 +76,16 @@ class RetrievalSource:
             self._remembered[key] = found
             if len(self._remembered) > _REMEMBERED:
                 self._remembered.popitem(last=False)
-        return found
+        return [one for one in found if not workspace.ignored(workspace.root / one.path)]
 
     def holding(self, root: Path, word: str, limit: int) -> list[Path]:
         """At most `limit` files of an open folder that may hold an identifier, in the order of their paths. Reads none of them."""
         workspace = self._named.get(root)
         index = None if workspace is None else workspace.index
         terms = subwords(word)
-        if index is None or not terms:
+        if workspace is None or index is None or not terms:
             return []
-        return [root / path for path in index.holding(terms, limit)]
+        return [root / path for path in index.holding(terms, limit) if not workspace.ignored(workspace.root / path)]
 
     def opened(self, uri: str, text: str) -> None:
         """A document is open in the editor: its text counts, not its file's."""

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import platformdirs
-from foretype_context.folder.ignored import rules_of_user
+from foretype_context.folder.ignored import IGNORE_FILE, Ignored, rules_of_user
 from foretype_context.text.strings import well_formed
 
 from foretype_retrieval.embedder import Embedder
@@ -42,8 +42,6 @@ from foretype_retrieval.scan import MAX_CODE_BYTES, Scan, is_scanned, read_sourc
 from foretype_retrieval.segment import FileEntry
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.worker import run_worker
-
-__all__ = ["IndexedFolder", "default_cache_dir"]
 
 _logger = logging.getLogger(__name__)
 
@@ -71,6 +69,9 @@ class IndexedFolder:
     Args:
         clock: monotonic seconds.
         on_progress: called from the thread while a first index or a large update runs; with None when it has ended.
+
+    Attributes:
+        ignored: what is left out now, for the one thread that reads the index: rules may be newer than it.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class IndexedFolder:
         self._embedder = embedder
         self._table = table
         self._globs = globs
+        self.ignored = Ignored(root, globs)
         self._own = rules_of_user(globs)
         self._clock = clock
         self._on_progress = on_progress
@@ -104,7 +106,7 @@ class IndexedFolder:
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._stop_worker = threading.Event()
-        self._refused = self._failed = False
+        self._refused = self._failed = self._rules_moved = False
         self._scan_took_s = 0.0
         self._idle = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"foretype index {root.name}", daemon=True)
@@ -114,6 +116,8 @@ class IndexedFolder:
 
     def touched(self, path: str) -> None:
         """A file was saved, made or deleted."""
+        if PurePosixPath(path).name == IGNORE_FILE:
+            self._rules_moved = True  # what it leaves out is told by the tree alone
         with self._lock:
             self._touched[path] = None
             self._idle.clear()
@@ -151,6 +155,7 @@ class IndexedFolder:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        self.index = None  # its file is mapped
 
     def _run(self) -> None:
         compared_s, next_s = float("-inf"), float("-inf")
@@ -160,6 +165,8 @@ class IndexedFolder:
             try:
                 now = self._clock()
                 moved = self._git.moved() or moved
+                if self._rules_moved and self.index is not None:
+                    self._rules_moved, compared_s = False, float("-inf")
                 if touched:
                     self._doing = "updating"
                     self._take_in(touched)
@@ -222,23 +229,27 @@ class IndexedFolder:
         embedder = self._embedder()
         return Index(dimensions=embedder.dimensions if embedder is not None else 0)
 
-    def _load(self) -> None:
+    def _load(self, found: Scan) -> None:
         self._doing = "opening"
         try:
             index = open_index(self.folder, self._embedder())
         except AbsentIndexError:
             return
         except UnusableIndexError as error:
-            _logger.warning("the index is made anew: %s", error)
+            _logger.warning("the index is made anew: %s", str(error))
             return
-        self._show(index)
+        self._show(index, found)
 
-    def _show(self, index: Index) -> None:
-        """An index of files in place of the one before; the texts that are open, which it does not know, are taken in first."""
+    def _show(self, index: Index, found: Scan) -> None:
+        """An index of files in place of the one before.
+
+        First the texts that are open, which it does not know, are taken in, and what is left out by now goes.
+        """
         with self._lock:
             paths = list(self._open)
         entries, gone = self._read(index, paths)
-        index.update(entries, gone)
+        unseen = [path for path in index.files() if path not in found.files]
+        index.update(entries, [*gone, *(path for path in unseen if not self._is_scanned(path))])
         self._swap(index)
 
     def _take_in(self, paths: Sequence[str]) -> None:
@@ -267,7 +278,7 @@ class IndexedFolder:
             if self._closed.is_set():
                 raise IndexingCancelledError
             try:
-                found = self._content(path, new=path not in index)
+                found = self._content(path)
                 if found is None:
                     gone.append(path)
                 else:
@@ -277,9 +288,9 @@ class IndexedFolder:
                 self._postpone([path], error)
         return entries, gone
 
-    def _content(self, path: str, *, new: bool) -> tuple[str, FileState] | None:
-        if new and not is_scanned(self.root, PurePosixPath(path), self._own):
-            return None  # a save tells of files that a scan would leave out
+    def _content(self, path: str) -> tuple[str, FileState] | None:
+        if not self._is_scanned(path):
+            return None  # a save tells of files that a scan would leave out, and what was indexed may be left out since
         with self._lock:
             text = self._open.get(path)
         if text is None:
@@ -293,6 +304,9 @@ class IndexedFolder:
             return text, FileState(-1, 0)  # not saved yet
         return text, FileState(status.st_size, status.st_mtime_ns)
 
+    def _is_scanned(self, path: str) -> bool:
+        return is_scanned(self.root, PurePosixPath(path), self._own)
+
     def _compare(self) -> None:
         """Compares the tree with the index and takes in what differs."""
         self._doing = "comparing"
@@ -304,7 +318,7 @@ class IndexedFolder:
                 self._swap(self._empty())
             return
         if self.index is None:
-            self._load()
+            self._load(found)
         index = self.index
         again, gone = changes(index.files() if index is not None else {}, found.files)
         left_out = 0
@@ -314,19 +328,20 @@ class IndexedFolder:
             again = [path for path in again if path in index]
             left_out -= len(again)
         with self._lock:
-            gone = [path for path in gone if path not in self._open]
+            open_paths = set(self._open)
+        gone = [path for path in gone if path not in open_paths or not self._is_scanned(path)]
         if index is not None and len(again) + len(gone) <= _FEW:
             if not self._refused:
                 self._tell(_no_room(left_out))
             if again or gone:
                 self._take_in([*again, *gone])
         elif not self._refused:
-            self._update(index)
+            self._update(index, found)
         if self.index is None:
             # Nothing stored and nothing made: what is open or saved from now on is indexed all the same.
             self._swap(self._empty())
 
-    def _update(self, index: Index | None) -> None:
+    def _update(self, index: Index | None, found: Scan) -> None:
         """A large change, by the indexing process."""
         self._doing = "indexing"
         try:
@@ -340,7 +355,7 @@ class IndexedFolder:
                 cancelled=self._stop_worker,
             )
             self._tell(report.problem or _no_room(report.full))
-            self._adopt(report)
+            self._adopt(report, found)
         except WorkerError as error:
             self._failed = True
             self._tell(str(error))
@@ -351,15 +366,15 @@ class IndexedFolder:
         finally:
             self._on_progress(None)
 
-    def _adopt(self, report: UpdateReport) -> None:
+    def _adopt(self, report: UpdateReport, found: Scan) -> None:
         if not report.problem:
-            self._load()
+            self._load(found)
             return
         # What the process made went with it: without room on disk the index is made here, and kept in memory.
         index, _ = update_workspace(
             self.root, self.folder, self._embedder(), globs=self._globs, cancelled=self._stop_worker.is_set
         )
-        self._show(index)
+        self._show(index, found)
 
     def _scan(self) -> Scan:
         def pause() -> None:

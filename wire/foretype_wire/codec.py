@@ -9,8 +9,6 @@ from foretype_context.text.strings import join_surrogates, well_formed
 from foretype_wire.errors import FrameTooLargeError, UnreadableFrameError
 from foretype_wire.messages import MAX_FRAME_BYTES, ClientMessage, Complete, GatewayMessage
 
-__all__ = ["Codec", "Frame", "scrub", "scrub_call"]
-
 Frame = bytes | str
 """One WebSocket frame: bytes are MessagePack, str is JSON."""
 
@@ -94,7 +92,8 @@ def scrub_call(call: Complete[Segment]) -> Complete[Segment]:
         )
         for segment in call.segments
     ]
-    stop = msgspec.structs.replace(call.stop, strings=[scrub(string) for string in call.stop.strings])
+    strings = [scrub(string) for string in call.stop.strings]
+    stop = msgspec.structs.replace(call.stop, strings=strings, repeats=scrub(call.stop.repeats))
     supersedes = None if call.supersedes is None else scrub(call.supersedes)
     return msgspec.structs.replace(
         call,

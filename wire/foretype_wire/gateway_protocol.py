@@ -38,18 +38,6 @@ from foretype_wire.messages import (
 )
 from foretype_wire.segment_cache import SegmentCache
 
-__all__ = [
-    "GatewaySession",
-    "Inbox",
-    "Outbox",
-    "OutboxStatistics",
-    "check_complete",
-    "check_next_edit",
-    "check_stop",
-    "invalid",
-    "is_id",
-]
-
 MAX_STOP_STRINGS: Final = 16
 MAX_STOP_CHARS: Final = 256
 _REMEMBERED_CANCELS: Final = 256
@@ -137,6 +125,8 @@ def check_complete(message: Complete[WireSegment], *, max_tokens: int) -> None:
         raise InvalidRequestError("max_tokens", f"must be 0 (prefill only) to {max_tokens}")
     _check_deadline(message.deadline_ms)
     check_stop(message.stop.strings, message.stop.max_lines, message.stop.min_indent, prefix="stop.")
+    if len(message.stop.repeats) > MAX_STOP_CHARS:
+        raise InvalidRequestError("stop.repeats", f"has more than {MAX_STOP_CHARS} characters")
     if message.stop.opened is not None:
         _check_opened(message.stop.opened, max_tokens)
     if not 0 <= message.stop.least_chance < 1:

@@ -16,6 +16,7 @@ from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.prompt.segments import Kind, Scope, Source
 
 __all__ = [
+    "DEADLINE_MS",
     "MAX_CHANGED",
     "MAX_FRAME_BYTES",
     "MAX_ID_CHARS",
@@ -50,6 +51,9 @@ __all__ = [
 
 VERSION: Final = 1
 MAX_FRAME_BYTES: Final = 1 << 20
+DEADLINE_MS: Final = 10_000.0
+"""Of a request that names none."""
+
 MAX_ID_CHARS: Final = 64
 SEGMENT_CACHE_BYTES: Final = 1 << 20
 """Size of the segment LRU that both ends of a connection run by the same rule (UTF-8 bytes of the texts)."""
@@ -158,7 +162,7 @@ class Complete(_Message, Generic[SegmentT_co], frozen=True, kw_only=True, tag="c
     segments: Annotated[Sequence[SegmentT_co], msgspec.Meta(max_length=_MOST_ITEMS)]
     max_tokens: int = 64
     stop: Stop = Stop()
-    deadline_ms: float = 10_000.0
+    deadline_ms: float = DEADLINE_MS
     prompt_tokens: int | None = None
     """The client's own count; advisory. A difference is answered with `tokenizer_mismatch`."""
     traceparent: str = ""
@@ -177,7 +181,7 @@ class NextEdit(_Message, frozen=True, kw_only=True, tag="next_edit"):
     version: int = 0
     language: str = ""
     question: EditQuestion
-    deadline_ms: float = 10_000.0
+    deadline_ms: float = DEADLINE_MS
     traceparent: str = ""
 
 
@@ -249,10 +253,14 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(_Message, frozen=True, kw_only=True, tag="done"):
+    """The end of an answer; `logprob` is the sum over the `tokens` tokens that ended it and became no text, as an end token does."""
+
     id: str
     finish: Finish
     usage: Usage = Usage()
     timings_ms: Timings = Timings()
+    logprob: float = 0.0
+    tokens: int = 0
 
 
 class Ack(_Message, frozen=True, kw_only=True, tag="ack"):

@@ -12,14 +12,13 @@ import msgspec
 from foretype_client.session.session import Session
 from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Stop
 from foretype_context.text.document import Document
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.fim.items import Item, StopRule
-
-__all__ = ["AskOptions", "FimAnswer", "ask", "ask_all", "first_line"]
 
 _DEADLINE_MS: Final = 60_000.0
 _FIRST_LINE: Final = re.compile(r"\s*\S[^\n]*")
@@ -77,12 +76,13 @@ async def ask(session: Session, assembler: Assembler, item: Item, id_: str, opti
         prompt_tokens=plan.prompt_tokens,
         max_tokens=options.max_tokens,
         # A first line that is blank is allowed by the rule, so the line limit is kept here and not at the gateway.
-        stop=Stop(max_lines=4) if whole_line else Stop(),
+        stop=Stop(max_lines=4 if whole_line else None, repeats=plan.healed),
         deadline_ms=_DEADLINE_MS,
     )
     started = time.perf_counter()
     first: float | None = None
     parts: list[str] = []
+    healing = HealedText(plan.healed)
     logprob, tokens = 0.0, 0
     done: Done | None = None
     stream = session.complete(call)
@@ -90,7 +90,7 @@ async def ask(session: Session, assembler: Assembler, item: Item, id_: str, opti
         async for event in stream:
             if isinstance(event, Delta):
                 first = first if first is not None else time.perf_counter()
-                parts.append(event.text)
+                parts.append(healing.feed(event.text))
                 logprob, tokens = logprob + event.logprob, tokens + event.tokens
                 if whole_line and "\n" in "".join(parts).lstrip():
                     stream.cancel()

@@ -17,8 +17,6 @@ from foretype_eval.fim.run import FimOptions, run_fim
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.run import ReplayOptions, run_replay
 
-__all__ = ["Data", "Progress", "Side", "fim_run", "replay_run", "side_of", "system_of"]
-
 SHIPPED: Final = "shipped"
 """The weights of this installation, in the layout that they are served in."""
 
@@ -44,7 +42,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     def sha256(self) -> str | None:
         """Of its weights, where it names them."""
         if self.named == SHIPPED:
-            return digest_file(locate().path)
+            shipped = locate()
+            return digest_file(shipped.adapter or shipped.path)
         model = None if self.gateway is None else self.gateway.model
         return None if model is None else digest_file(model)
 

@@ -14,8 +14,6 @@ from rich.table import Table
 
 from foretype_eval.latency.options import LatencyFigures, LatencyOptions
 
-__all__ = ["machine", "report", "table"]
-
 _GOALS: Final = {
     "typethrough_ms": "p99 ≤ 10",
     "warm_ttft_ms": "p50 ≤ 20, p99 < 100",
@@ -47,7 +45,7 @@ _ROWS: Final = (
     "start_to_first_suggestion",
     "noise",
 )
-_ENGINE_PACKAGES: Final = ("openvino-genai", "openvino", "vllm")
+_ENGINE_PACKAGES: Final = ("openvino-genai", "openvino", "xllamacpp", "vllm")
 _PREFILL_CHUNK_TOKENS: Final = 128
 
 

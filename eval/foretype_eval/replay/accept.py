@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-__all__ = ["Accepted", "Rule", "decide"]
-
 MIN_LINE_CHARS = 3
 MIN_WORD_CHARS = 5
 MIN_LONG_CHARS = 20
@@ -43,10 +41,14 @@ class Accepted:
 
 
 def _line(suggestion: str, remaining: str) -> Accepted | None:
-    suggested, true = suggestion.split("\n", 1)[0], remaining.split("\n", 1)[0]
+    # At the end of a line a suggestion begins with the next one: that is the line it is about.
+    breaks = len(suggestion) - len(suggestion.lstrip("\n"))
+    if suggestion[:breaks] != remaining[:breaks]:
+        return None
+    suggested, true = suggestion[breaks:].split("\n", 1)[0], remaining[breaks:].split("\n", 1)[0]
     if len(true.rstrip()) < MIN_LINE_CHARS or suggested.rstrip() != true.rstrip():
         return None
-    return Accepted(len(true.rstrip()))
+    return Accepted(breaks + len(true.rstrip()))
 
 
 def _long(suggestion: str, remaining: str) -> Accepted | None:

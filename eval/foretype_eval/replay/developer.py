@@ -16,14 +16,12 @@ from typing import Protocol
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.syntax.blocks import within
-from foretype_context.syntax.brackets import Within
+from foretype_context.syntax.lexis import Within
 from foretype_context.text.document import Document, Edit, Snapshot
 
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import Stretch
 from foretype_eval.replay.typist import gap_s, keys_of, next_key
-
-__all__ = ["Flow", "Tally", "TypingDeveloper"]
 
 
 class Flow(Protocol):

@@ -15,11 +15,10 @@ from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_client.ports import Gateway
 from foretype_context.finish.post_processing import finish
+from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import PlanState
 from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Complete, Delta, Profile
-
-__all__ = ["StrictFlow"]
 
 
 class StrictFlow:
@@ -85,6 +84,8 @@ class StrictFlow:
                 parts.append(event.text)
         if mine != self._asked:
             return None
-        text = "".join(parts).removeprefix(plan.healed)
+        text = strip_healed("".join(parts), plan.healed)
+        if text is None:
+            return None
         finished = finish(text, snapshot, offset, kind=plan.kind_of(text), final=True)
         return Suggestion(id=call.id, text=finished.text, source=Origin.NETWORK) if finished.text else None

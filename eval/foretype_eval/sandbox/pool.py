@@ -27,8 +27,6 @@ from typing import Any, Final, NamedTuple, Self
 
 from foretype_eval.errors import SandboxError
 
-__all__ = ["Isolation", "Program", "ProgramLimits", "ProgramResult", "Sandbox", "Status"]
-
 _ZYGOTE: Final = Path(__file__).with_name("zygote.py")
 _GRACE_S: Final = 10.0
 
@@ -194,6 +192,10 @@ class Sandbox:
         for worker in self._workers:
             self._idle.put(worker)
         self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="sandbox")
+        # All of its threads now: whoever opens it is to see what it holds, not whoever asks first.
+        together = threading.Barrier(self._count)
+        for begun in [self._pool.submit(together.wait) for _ in range(self._count)]:
+            begun.result()
         return self
 
     def __exit__(

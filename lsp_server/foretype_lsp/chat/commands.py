@@ -29,8 +29,6 @@ from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor, range_of, workspace_edit
 from foretype_lsp.errors import CommandRefusedError, DocumentChangedError, ImpossibleError, InvalidParamsError
 
-__all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Models"]
-
 EXPLAIN_COMMAND: Final = "foretype.chat.explain"
 DOCUMENT_COMMAND: Final = "foretype.chat.document"
 COMPLETE: Final = "foretype.chat.completeFunction"
@@ -232,7 +230,7 @@ class Chat:
         if self._documents.usable(snapshot.uri) is not held or held.document.text != snapshot.text:
             raise DocumentChangedError
         span = range_of(held.position_at(made.start), held.position_at(made.end))
-        edit = workspace_edit(held.document.uri, held.document.version, span, made.text)
+        edit = workspace_edit(held.document.uri, held.document.version, span, held.lines.ended(made.text))
         done = await self._editor.apply(edit, _ACTIONS[f"foretype.chat.{kind}"][0])
         return {"kind": kind, "text": made.text} | done
 

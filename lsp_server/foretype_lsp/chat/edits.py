@@ -14,8 +14,6 @@ from foretype_context.syntax.outline import defines
 from foretype_lsp.chat.targets import Definition
 from foretype_lsp.errors import ImpossibleError
 
-__all__ = ["Gap", "Insertion", "documentation", "gap_of", "plain"]
-
 _FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)[ \t]*$", re.DOTALL | re.MULTILINE)
 _QUOTED: Final = re.compile(r'[rRuU]?("""|\'\'\')(.*?)\1', re.DOTALL)
 _MARK: Final = re.compile(r"^\s*(?:/\*\*?|\*/|\*(?!\*)|///?!?|#+)\s?")
@@ -77,10 +75,10 @@ def documentation(text: str, language: str, found: Definition, answer: str) -> I
     lines = plain(answer)
     if not lines:
         raise ImpossibleError("the model wrote no documentation")
-    newline, spec = _newline(text), language_spec(language)
+    spec = language_spec(language)
     if spec.id != "python":
-        made = newline.join(found.indent + line for line in _comment(lines, spec.id, spec.line_comment))
-        return Insertion(found.start, found.start, made + newline)
+        made = "\n".join(found.indent + line for line in _comment(lines, spec.id, spec.line_comment))
+        return Insertion(found.start, found.start, made + "\n")
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
         raise ImpossibleError("the body is on the line of the header, so there is no room for a docstring")
     indent = _body_indent(text, found)
@@ -90,11 +88,11 @@ def documentation(text: str, language: str, found: Definition, answer: str) -> I
     if len(lines) == 1 and len(indent) + len(lines[0]) + 6 <= _LINE_CHARS:
         made = f'{indent}"""{lines[0]}"""'
     else:
-        made = newline.join(
+        made = "\n".join(
             [f'{indent}"""{lines[0]}', *(indent + line if line else "" for line in lines[1:]), f'{indent}"""']
         )
     end = _line_end(text, found.header_end)
-    return Insertion(end, end, newline + made)
+    return Insertion(end, end, "\n" + made)
 
 
 def gap_of(text: str, language: str, found: Definition) -> Gap:
@@ -103,7 +101,7 @@ def gap_of(text: str, language: str, found: Definition) -> Gap:
         raise ImpossibleError(f"{found.name or 'this'} is no function; put the cursor into one")
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
         raise ImpossibleError("the function is on one line; there is nothing to complete")
-    newline, indent = _newline(text), _body_indent(text, found)
+    indent = _body_indent(text, found)
     start = end = found.header_end
     if found.body is not None:
         kept = found.documentation[1] if found.documentation is not None else None
@@ -115,7 +113,7 @@ def gap_of(text: str, language: str, found: Definition) -> Gap:
     if start == end == found.header_end and not text[start : _line_end(text, start)].strip().startswith("}"):
         start = end = _line_end(text, start)  # a comment behind the header stays where it is
     below = text[end : _line_end(text, end)]
-    return Gap(start, end, newline + indent, newline + found.indent if below.lstrip().startswith("}") else "")
+    return Gap(start, end, "\n" + indent, "\n" + found.indent if below.lstrip().startswith("}") else "")
 
 
 def _comment(lines: list[str], language: str, mark: str) -> list[str]:
@@ -142,12 +140,7 @@ def _body_indent(text: str, found: Definition) -> str:
     return found.indent + " " * min(step, 8)
 
 
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
 def _line_end(text: str, offset: int) -> int:
     """Behind the last character of the line that `offset` is in, its ending not included."""
     end = text.find("\n", offset)
-    end = len(text) if end < 0 else end
-    return end - 1 if end > offset and text[end - 1] == "\r" else end
+    return len(text) if end < 0 else end

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_context.text.strings import join_surrogates, well_formed
@@ -24,17 +24,6 @@ from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.positions import Encoding, Lines, Position
 from foretype_lsp.documents.window import Window, around
 from foretype_lsp.messages import ContentChange
-
-__all__ = [
-    "MAX_DOCUMENT_BYTES",
-    "MAX_FOLLOWED_BYTES",
-    "ChangeResult",
-    "Documents",
-    "HeldText",
-    "Open",
-    "path_of",
-    "typed_to",
-]
 
 _PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``"})
 
@@ -109,6 +98,7 @@ class HeldText:
         excluded: why it gets no suggestions, or None.
         lost: its text can no longer be known: a change could not be read.
         window: what of a large text `document` holds; None where it holds all of it.
+        followed: its lines are kept, also where it is excluded: the reason may go.
     """
 
     document: Document
@@ -117,6 +107,7 @@ class HeldText:
     excluded: str | None = None
     lost: bool = False
     window: Window | None = None
+    followed: bool = True
 
     @property
     def usable(self) -> bool:
@@ -142,7 +133,7 @@ class HeldText:
         return offset if self.window is None else self.window.inside(offset)
 
     def excluded_at(self, position: Position) -> str | None:
-        return None
+        return reason_in_line(self.lines.line(min(max(position.line, 0), len(self.lines) - 1)))
 
     def part_of(self, suggestion: str, before: str) -> str:
         return suggestion
@@ -226,7 +217,7 @@ class Documents:
         """Open a document, or open it again with another text."""
         text = join_surrogates(text)
         excluded = _reason_to_exclude(path_of(uri), text, limit_bytes)
-        return self._hold(uri, "" if excluded else text, language=language, version=version, excluded=excluded)
+        return self._hold(uri, text, language=language, version=version, excluded=excluded)
 
     def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None = None) -> ChangeResult:
         """Apply changes in order, each in the coordinates that the one before left behind.
@@ -243,14 +234,28 @@ class Documents:
             return ChangeResult.UNKNOWN
         if held.lost:
             return ChangeResult.LOST
-        if held.excluded is not None:
+        if held.excluded is not None and not held.followed:
             return ChangeResult.EXCLUDED
         if changes:
-            held.apply(list(_edits(held.lines, changes)), _next(held, version))
-            if held.lines.chars > MAX_FOLLOWED_BYTES:
-                too_large = f"larger than {MAX_FOLLOWED_BYTES:,} bytes"
-                self._hold(uri, "", language=held.document.language, version=held.document.version, excluded=too_large)
-        return ChangeResult.APPLIED
+            edits = list(_edits(held.lines, changes))
+            if (
+                held.excluded is not None
+                or held.lines.chars > MAX_FOLLOWED_BYTES
+                or _is_suspicious(held.lines, changes)
+            ):
+                held = self._judged_anew(held, edits, _next(held, version))
+            else:
+                held.apply(edits, _next(held, version))
+        return ChangeResult.APPLIED if held.excluded is None else ChangeResult.EXCLUDED
+
+    def _judged_anew(self, held: HeldText, edits: Sequence[Edit], version: int) -> HeldText:
+        """A reason to leave the text out may have come, or gone: `lines` are as they are after the edits."""
+        excluded = _reason_to_exclude(held.file, held.lines.text, MAX_FOLLOWED_BYTES)
+        if excluded is None and held.excluded is None:
+            held.apply(edits, version)
+            return held
+        language = held.document.language
+        return self._hold(held.document.uri, held.lines.raw, language=language, version=version, excluded=excluded)
 
     def lose(self, uri: str) -> None:
         """A change could not be read: from here on the text is unknown."""
@@ -267,8 +272,11 @@ class Documents:
             return self.open(uri, text, language=language, version=known)
         text = join_surrogates(text)
         if excluded := _reason_to_exclude(held.file, text, MAX_FOLLOWED_BYTES):
-            return self._hold(uri, "", language=held.document.language, version=_next(held, version), excluded=excluded)
-        edit, held.lines = difference(held.lines.text, text), Lines(text, self.encoding)
+            return self._hold(
+                uri, text, language=held.document.language, version=_next(held, version), excluded=excluded
+            )
+        before, held.lines = held.lines.text, Lines(text, self.encoding)
+        edit = difference(before, held.lines.text)
         held.apply([edit], _next(held, version))
         return held
 
@@ -278,13 +286,16 @@ class Documents:
         return file.relative_to(max(inside, key=lambda root: len(root.parts))).as_posix() if inside else file.name
 
     def _hold(self, uri: str, text: str, *, language: str, version: int, excluded: str | None) -> HeldText:
-        path, lines = path_of(uri), Lines(text, self.encoding)
+        path = path_of(uri)
+        # For good by its name or size, it is nothing to keep; what stands in it may be taken out of it again.
+        followed = excluded is None or (len(text) <= MAX_FOLLOWED_BYTES and _reason_to_exclude(path, "", 1) is None)
+        lines = Lines(text if followed else "", self.encoding)
         window = None if lines.chars <= MAX_DOCUMENT_BYTES else around(lines, 0)
-        text = text if window is None else lines.part(*window)
+        text = "" if excluded else lines.text if window is None else lines.part(*window)
         document = Document(
             uri, text, language=language or language_of(path), path=self._relative(path), version=version
         )
-        held = self._held[unquote(uri)] = HeldText(document, lines, path, excluded, window=window)
+        held = self._held[unquote(uri)] = HeldText(document, lines, path, excluded, window=window, followed=followed)
         return held
 
 
@@ -311,4 +322,11 @@ def _next(held: HeldText, version: int | None) -> int:
 def _reason_to_exclude(path: str, text: str, limit_bytes: int) -> str | None:
     size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     head = text[:_HEAD_CHARS].encode("utf-8", "surrogatepass")
-    return reason_to_exclude(path, size_bytes, head, limit_bytes=limit_bytes)
+    reason = reason_to_exclude(path, size_bytes, head, limit_bytes=limit_bytes, edited=True)
+    return "holds a private key" if reason is None and holds_key(text) else reason
+
+
+def _is_suspicious(lines: Lines, changes: Sequence[ContentChange]) -> bool:
+    """Whether a change may have put in what a file is left out for."""
+    at = {min(change.range.start.position.line, len(lines) - 1) for change in changes if change.range is not None}
+    return any("-----" in change.text for change in changes) or any("-----" in lines.line(line) for line in at)

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from foretype_context.folder.exclude import reason_in_line
 from foretype_context.syntax.languages import PLAINTEXT, language_spec
 from foretype_context.text.document import Document, Snapshot
 
@@ -21,8 +22,6 @@ from foretype_lsp.documents.joined import CellText, Joined
 from foretype_lsp.documents.notebook_messages import MARKUP, Cell, CellChanges, Structure, TextContent
 from foretype_lsp.documents.positions import Lines, Position
 from foretype_lsp.messages import TextDocument
-
-__all__ = ["Changed", "Closed", "Notebooks", "OpenCell", "Opened"]
 
 _FRAGMENT: Final = "#cells"
 """Behind a notebook's URI: the editor may have the same file open as a text, too."""
@@ -105,7 +104,9 @@ class OpenCell:
 
     def excluded_at(self, position: Position) -> str | None:
         line = self.lines.line(min(position.line, len(self.lines) - 1))
-        return "a line that only IPython understands" if masked(line, self._notebook.joined.language) else None
+        if masked(line, self._notebook.joined.language):
+            return "a line that only IPython understands"
+        return reason_in_line(line)
 
     def part_of(self, suggestion: str, before: str) -> str:
         return without_headers(suggestion, before, self._notebook.joined.language)

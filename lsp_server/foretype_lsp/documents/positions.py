@@ -1,7 +1,8 @@
 r"""Positions as editors count them, and the lines they count.
 
 An LSP position is a line and a number of code units, in the encoding that was negotiated: UTF-8 bytes, UTF-16 units or
-UTF-32 code points. Everything behind this module counts characters (code points) from the start of the text.
+UTF-32 code points. Everything behind this module counts characters (code points) from the start of the text, and every line
+end is one character there, `\n`: the same code is the same prompt and the same suggestion, whichever its line ends are.
 
 Lines end at `\n`, `\r\n` or `\r` and nowhere else (LSP 3.17, Text Documents); `str.splitlines` also splits at form feeds
 and U+2028, which would shift every line after one.
@@ -17,9 +18,7 @@ import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from foretype_context.text.strings import join_surrogates
-
-__all__ = ["Encoding", "Lines", "Position", "index_at", "split_lines", "units"]
+from foretype_context.text.strings import join_surrogates, plain_line_ends
 
 _LINE_END: Final = re.compile(r"(\r\n|\n|\r)")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -85,8 +84,9 @@ def split_lines(text: str) -> list[str]:
 
 
 class Lines:
-    """The lines of a text that changes, and the way between positions and character offsets.
+    r"""The lines of a text that changes, and the way between positions and character offsets.
 
+    Offsets, `chars` and all texts that it gives are those of the text with `\n` for every line end; kept are the editor's own.
     The offset of the line last asked for is remembered and walked from, since the next question is nearly always about a
     line close by: a keystroke costs the line it is on.
     """
@@ -94,7 +94,7 @@ class Lines:
     def __init__(self, text: str, encoding: Encoding = Encoding.UTF16) -> None:
         self.encoding = encoding
         self._lines = split_lines(text)
-        self._chars = len(text)
+        self._chars = _chars(text)
         self._line = 0
         self._start = 0
 
@@ -104,12 +104,21 @@ class Lines:
 
     @property
     def text(self) -> str:
+        return plain_line_ends("".join(self._lines))
+
+    @property
+    def raw(self) -> str:
+        """The text with the editor's own line ends."""
         return "".join(self._lines)
 
     @property
     def chars(self) -> int:
         """Length of the text in characters."""
         return self._chars
+
+    def ended(self, text: str) -> str:
+        """`text` with the line ends that this text has, for an editor that puts in what it is given as it is."""
+        return text.replace("\n", "\r\n") if self._lines[0].endswith("\r\n") else text
 
     def line(self, index: int) -> str:
         """A line without its end."""
@@ -119,16 +128,16 @@ class Lines:
         """The characters `[start, end)`, within the text."""
         first, last = self.position_at(start).line, self.position_at(end).line
         before = self.start_of(first)
-        return "".join(self._lines[first : last + 1])[start - before : end - before]
+        return plain_line_ends("".join(self._lines[first : last + 1]))[start - before : end - before]
 
     def start_of(self, line: int) -> int:
         """Offset of the first character of `line`."""
         while self._line < line:
-            self._start += len(self._lines[self._line])
+            self._start += _chars(self._lines[self._line])
             self._line += 1
         while self._line > line:
             self._line -= 1
-            self._start -= len(self._lines[self._line])
+            self._start -= _chars(self._lines[self._line])
         return self._start
 
     def offset_at(self, position: Position) -> int:
@@ -137,14 +146,14 @@ class Lines:
         return self.start_of(line) + index
 
     def position_at(self, offset: int) -> Position:
-        """Position of a character offset, clamped to the text. An offset inside a line end is at the line's end."""
+        """Position of a character offset, clamped to the text."""
         offset = min(max(offset, 0), self._chars)
         line = self._line
         self.start_of(line)
         while self._start > offset:
             line -= 1
             self.start_of(line)
-        while line + 1 < len(self._lines) and self._start + len(self._lines[line]) <= offset:
+        while line + 1 < len(self._lines) and self._start + _chars(self._lines[line]) <= offset:
             line += 1
             self.start_of(line)
         before = _body(self._lines[line])[: offset - self._start]
@@ -157,7 +166,7 @@ class Lines:
 
         Returns:
             `(start, end, text)`: character offsets in the text before the change, half-open, and what replaces them. The
-            span is wider by a character where the edit joins or parts the two halves of a surrogate pair.
+            span is wider where the edit joins or parts the two halves of a surrogate pair, or of a line end.
         """
         if end < start:
             start, end = end, start
@@ -176,15 +185,19 @@ class Lines:
             elif right < len(last_line) and _is_low(last_line[right]):
                 right, text = right + 1, text + last_line[right]
             text = join_surrogates(text)
-        offset = self.start_of(first) + left
-        removed = sum(map(len, self._lines[first:last])) + right - left
+        before, now = "".join(self._lines[above:first]), first_line[:left] + text + last_line[right:]
+        removed = sum(map(_chars, self._lines[first:last])) + right - left
+        offset, inserted = self.start_of(first) + left, plain_line_ends(text)
         self.start_of(above)
-        lines = split_lines("".join(self._lines[above:first]) + first_line[:left] + text + last_line[right:])
+        if _chars(before + now) != _chars(before) + left + len(inserted) + _chars(last_line[right:]):
+            removed += offset - self._start + _chars(last_line[right:])
+            offset, inserted = self._start, plain_line_ends(before + now)
+        lines = split_lines(before + now)
         if lines[-1] == "" and last + 1 < len(self._lines):
             lines.pop()  # the replaced lines ended in a line end, and the next line is there already
         self._lines[above : last + 1] = lines
-        self._chars += len(text) - removed
-        return offset, offset + removed, text
+        self._chars += len(inserted) - removed
+        return offset, offset + removed, inserted
 
     def _pair_cut_by(self, position: Position, line: int, index: int) -> str | None:
         """Both halves of the pair at `index` if the position is between them (only UTF-16 counts them singly)."""
@@ -204,6 +217,11 @@ class Lines:
         if line >= len(self._lines):
             return len(self._lines) - 1, len(self._lines[-1])
         return line, index_at(_body(self._lines[line]), character, self.encoding)
+
+
+def _chars(text: str) -> int:
+    """Characters of a text as others see it."""
+    return len(text) - text.count("\r\n")
 
 
 def _body(line: str) -> str:

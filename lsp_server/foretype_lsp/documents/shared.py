@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from foretype_client.sources.all_sources import Sources
+from foretype_context.folder.ignored import IGNORE_FILE
 from foretype_context.text.document import Document
 from foretype_wire.subscriptions import Subscribers
 
@@ -26,8 +27,6 @@ from foretype_lsp.settings import Settings
 from foretype_lsp.suggestions.waiting_requests import Flow
 from foretype_lsp.trust import why_unread
 
-__all__ = ["SharedDocuments"]
-
 
 class SharedDocuments:
     """Documents that others follow; one that gets no suggestions is told to nobody.
@@ -43,6 +42,9 @@ class SharedDocuments:
         self._documents = Documents()
         self._notebooks = Notebooks(self._documents)
         self._flow: Flow | None = None
+        self._told: set[str] = set()
+        self._globs = settings.options.excluded_globs
+        settings.changed.add(self._on_settings)
         self._sources = Sources.none()
         self.opening: Subscribers[[HeldText]] = Subscribers()
         self.changing: Subscribers[[HeldText]] = Subscribers()
@@ -115,12 +117,14 @@ class SharedDocuments:
         self._flow = flow
         if flow is not None:
             for held in self.usable_ones():
+                self._told.add(held.document.uri)
                 flow.document_opened(held.snapshot())
 
     def use(self, sources: Sources) -> Sources:
         """Tell these sources of documents and folders from now on; the ones before, which nobody tells any more."""
         before, self._sources = self._sources, sources
         for held in self.usable_ones():
+            self._told.add(held.document.uri)
             sources.opened(held.document.uri, held.document.text)
         return before
 
@@ -142,8 +146,10 @@ class SharedDocuments:
     def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None) -> ChangeResult:
         """A document has changed; a question that is expected behind what was typed is announced."""
         result = self._documents.change(uri, changes, version=version)
-        held = self._documents.get(uri) if result is ChangeResult.APPLIED else None
-        if held is not None:
+        held = self._documents.get(uri)
+        if held is not None and result is ChangeResult.EXCLUDED:
+            self.changed(held, None)
+        if held is not None and result is ChangeResult.APPLIED:
             last = changes[-1].range if changes else None
             if last is not None or held.window is None:
                 self.reach(held, Position(0, 0) if last is None else last.start.position)
@@ -169,11 +175,14 @@ class SharedDocuments:
 
     def saved(self, uri: str) -> None:
         self._sources.saved(uri)
+        if PurePosixPath(path_of(uri)).name == IGNORE_FILE and self._flow is not None:
+            self._flow.excluded([])
 
     def opened(self, held: HeldText) -> str | None:
         """Tell of a document that is open now; why it gets no suggestions, or None."""
         if (obstacle := self.obstacle(held)) is not None:
             return f"no suggestions in {held.file}: {obstacle}"
+        self._told.add(held.document.uri)
         self._sources.opened(held.document.uri, held.document.text)
         if self._flow is not None:
             self._flow.document_opened(held.snapshot())
@@ -182,7 +191,13 @@ class SharedDocuments:
 
     def changed(self, held: HeldText, offset: int | None) -> None:
         """Tell of a change; `offset` is where in the document the cursor stands after it, where that is known."""
+        told = held.document.uri in self._told
         if self.obstacle(held) is not None:
+            if told and not held.lost:
+                self._leave_out([held])
+            return
+        if not told:
+            self.opened(held)
             return
         self._sources.changed(held.document.uri, held.document.text)
         if self._flow is not None:
@@ -194,10 +209,30 @@ class SharedDocuments:
 
     def closed(self, held: HeldText) -> None:
         """Tell that a document is not open any more."""
+        self._told.discard(held.document.uri)
         self._sources.closed(held.document.uri)
         if self._flow is not None:
             self._flow.document_closed(held.snapshot())
         self.closing.tell(held)
+
+    def _leave_out(self, excluded: Sequence[HeldText], *, others_come: bool = False) -> None:
+        """There is a reason now: nobody has them any more, and nothing that was made of them goes on."""
+        for held in excluded:
+            self.closed(held)
+            if held.excluded is not None:  # nor does its file count, which may be saved at any time
+                self._sources.opened(held.document.uri, "")
+        if self._flow is not None:
+            self._flow.excluded([held.document.uri for held in excluded], others_come=others_come)
+
+    def _on_settings(self) -> None:
+        """Other files are left out than before, or are let in again."""
+        globs, self._globs = self._globs, self._settings.options.excluded_globs
+        out = [held for held in self._documents if held.document.uri in self._told and self.obstacle(held) is not None]
+        if out or globs != self._globs:
+            self._leave_out(out, others_come=globs != self._globs)
+        for held in self.usable_ones():
+            if held.document.uri not in self._told:
+                self.opened(held)
 
     def usable_ones(self) -> list[HeldText]:
         """Documents that get suggestions."""

@@ -21,8 +21,6 @@ from foretype_lsp.errors import CommandRefusedError, DocumentChangedError, Inval
 from foretype_lsp.next_edit.offering import Answer, NextEdits, Offered
 from foretype_lsp.next_edit.places import EditPlace
 
-__all__ = ["ACTION_KIND", "TAKE_COMMAND", "NextEditActions"]
-
 _log: Final = logging.getLogger(__name__)
 
 TAKE_COMMAND: Final = "foretype.nextEdit.take"
@@ -112,7 +110,7 @@ class NextEditActions:
             raise DocumentChangedError
         if now.document.text != offer.text or self._documents.obstacle(now) is not None:
             raise DocumentChangedError
-        edit = workspace_edit(place.uri, place.version, span, offer.found.edit.text)
+        edit = workspace_edit(place.uri, place.version, span, place.lines.ended(offer.found.edit.text))
         self._next_edits.expect(offer)
         offer.jumped = offer.jump and self._editor.shows_documents
         done = await self._editor.apply(edit, "Next edit")

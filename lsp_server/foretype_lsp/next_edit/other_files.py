@@ -21,7 +21,7 @@ from foretype_context.folder.exclude import reason_to_exclude
 from foretype_context.folder.ignored import Ignored
 from foretype_context.folder.small_files import read_small
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.strings import well_formed
+from foretype_context.text.strings import plain_line_ends, well_formed
 from foretype_context.text.uris import path_of_uri
 
 from foretype_lsp.documents.documents import HeldText
@@ -31,8 +31,6 @@ from foretype_lsp.next_edit.places import EditPlace, in_file, in_open
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
 from foretype_lsp.trust import why_unread
-
-__all__ = ["EditsInOtherFiles", "read_file"]
 
 _FILES: Final = 24
 """Of one question."""
@@ -131,7 +129,7 @@ class EditsInOtherFiles:
             key = origin.document.uri, elsewhere.evidence, elsewhere.token, file, stamp
             if self._is_silent(key):
                 return None
-            found = Followed(language, text).follow(elsewhere, file.relative_to(root).as_posix())
+            found = Followed(language, plain_line_ends(text)).follow(elsewhere, file.relative_to(root).as_posix())
             if found is None:
                 self._note_silent(key)
                 return None
@@ -141,7 +139,8 @@ class EditsInOtherFiles:
         if made is None or self._documents.get(file.as_uri()) is not None:  # it was opened meanwhile
             return None
         text, found = made
-        return in_file(file.as_uri(), text, Lines(text, origin.lines.encoding), found, origin.document.uri)
+        lines = Lines(text, origin.lines.encoding)
+        return in_file(file.as_uri(), lines.text, lines, found, origin.document.uri)
 
     def _root_of(self, uri: str) -> Path | None:
         path = path_of_uri(uri)

@@ -10,8 +10,6 @@ from foretype_context.text.document import Edit
 from foretype_lsp.documents.documents import Open
 from foretype_lsp.documents.positions import Lines, Position
 
-__all__ = ["EditPlace", "in_file", "in_open"]
-
 
 class EditPlace(NamedTuple):
     """A next edit and what it is of.
@@ -50,8 +48,7 @@ def in_file(uri: str, text: str, lines: Lines, found: NextEdit, origin: str) -> 
 
 
 def _checked(place: EditPlace) -> EditPlace | None:
-    found = _with_line_ends_of(place.text, place.found)
-    return place._replace(found=found) if _is_within(place, found.edit) else None
+    return place if _is_within(place, place.found.edit) else None
 
 
 def _is_within(place: EditPlace, edit: Edit) -> bool:
@@ -59,11 +56,3 @@ def _is_within(place: EditPlace, edit: Edit) -> bool:
     if start < 0 or end > place.lines.chars or "\ufffd" in edit.text:
         return False
     return place.lines.part(start, end) == place.text[edit.start : edit.end]
-
-
-def _with_line_ends_of(text: str, found: NextEdit) -> NextEdit:
-    """The engine ends lines with a line feed."""
-    if "\n" not in found.edit.text or "\r\n" not in text:
-        return found
-    ends = found.edit.text.replace("\r\n", "\n").replace("\n", "\r\n")
-    return found._replace(edit=found.edit._replace(text=ends))

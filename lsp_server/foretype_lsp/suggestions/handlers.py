@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from pathlib import PurePath
 from typing import Any, Final
@@ -24,8 +25,6 @@ from foretype_lsp.settings import Settings
 from foretype_lsp.status import StatusMachine
 from foretype_lsp.suggestions.items import ACCEPT_COMMAND, EXPLAIN_COMMAND, cursor_line, menu_item
 from foretype_lsp.suggestions.waiting_requests import Flow, WaitingRequest, WaitingRequests
-
-__all__ = ["Suggestions"]
 
 SUGGESTION_GREW: Final = "foretype/suggestionGrew"
 CURSOR_RESTED: Final = "foretype/cursorRested"
@@ -71,6 +70,10 @@ class Suggestions:
         self.accepted: Subscribers[[str]] = Subscribers()
         self._waiting = WaitingRequests()
         self._grew_s: dict[str, float] = {}
+        self._grew_early: dict[str, str] = {}
+        self._answering: Counter[str] = Counter()
+        # Ids of what a change has put in: not told yet, and told without the editor's word.
+        self._put_in = self._known = ""
         self._asked_as: dict[str, str] = {}  # by the document's URI, which for a cell is its notebook's
         self.counts = self._waiting.counts
         self.question: str = types.TEXT_DOCUMENT_INLINE_COMPLETION
@@ -92,14 +95,41 @@ class Suggestions:
 
     def grew(self, uri: str, suggestion_id: str) -> None:
         """Tell a client that understands it that asking again at the same place now gives more."""
-        if self._settings.options.suggestion_grew:
-            self._grew_s[uri] = asyncio.get_running_loop().time()
-            asked_as = self._asked_as.get(uri, uri)
-            self._editor.notify(SUGGESTION_GREW, {"textDocument": {"uri": asked_as}, "id": suggestion_id})
+        if not self._settings.options.suggestion_grew:
+            return
+        if self._answering[uri]:
+            self._grew_early[uri] = suggestion_id  # a client that has no answer yet takes it for no news
+        else:
+            self._tell_grew(uri, suggestion_id)
+
+    def _tell_grew(self, uri: str, suggestion_id: str) -> None:
+        self._grew_s[uri] = asyncio.get_running_loop().time()
+        asked_as = self._asked_as.get(uri, uri)
+        self._editor.notify(SUGGESTION_GREW, {"textDocument": {"uri": asked_as}, "id": suggestion_id})
+
+    def put_in(self, suggestion_id: str) -> None:
+        """The change of a document that is told now put a suggestion in: not every editor runs an item's command (Helix does not)."""
+        self._put_in = suggestion_id
+
+    def changed(self, _: object) -> None:
+        """A document was changed, and whoever tells edits apart knows of it."""
+        self._known, self._put_in = self._put_in, ""
+        if self._known:
+            self._take(self._known)
+
+    def _take(self, suggestion_id: str) -> None:
+        self.counts["accepted"] += 1
+        if (uri := self._waiting.document_of(suggestion_id)) is not None:
+            self.accepted.tell(uri)
+
+    async def close(self) -> None:
+        """End what is still worked at, as the process ends."""
+        await self._waiting.close()
 
     def closed(self, uri: str) -> None:
         """A document is not open any more: what grew in it is nothing to its next opening."""
         self._grew_s.pop(uri, None)
+        self._grew_early.pop(uri, None)
         self._asked_as.pop(uri, None)
 
     def _on_inline_completion(self, params: object) -> _Answer | None:
@@ -108,7 +138,8 @@ class Suggestions:
     def _on_completion(self, params: object) -> Coroutine[Any, Any, dict[str, Any]]:
         request = messages.read(params, messages.Completion)
         automatic = messages.InlineCompletion(request.text_document, request.position, messages.Context(_AUTOMATIC))
-        return _as_menu(self._ask(automatic))
+        held = self._documents.find(request.text_document.uri)
+        return _as_menu(self._ask(automatic), str if held is None else held.lines.ended)
 
     def _ask(self, request: messages.InlineCompletion) -> _Answer | None:
         """Note what is asked now; the coroutine waits for the answer."""
@@ -138,7 +169,16 @@ class Suggestions:
     async def _answer(self, flow: Flow, asked: WaitingRequest) -> dict[str, Any] | None:
         """Nothing where a next edit is on the screen, unless the user asked by hand: one of both is visible."""
         uri, version = asked.snapshot.uri, asked.snapshot.version
-        answer = await self._waiting.answer(flow, asked, multi_line=self._settings.options.multi_line)
+        self._answering[uri] += 1
+        try:
+            answer = await self._waiting.answer(flow, asked, multi_line=self._settings.options.multi_line)
+        finally:
+            self._answering[uri] -= 1
+            if not self._answering[uri]:
+                del self._answering[uri]
+                if (early := self._grew_early.pop(uri, None)) is not None:
+                    # Behind the answer, which goes out at once.
+                    asyncio.get_running_loop().call_soon(self._tell_grew, uri, early)
         if answer is None:
             return None
         if asked.trigger is Trigger.AUTOMATIC and self._on_screen.has_next_edit(uri, version):
@@ -168,9 +208,8 @@ class Suggestions:
     def _on_accepted(self, *arguments: Any) -> None:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise InvalidParamsError(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
-        self.counts["accepted"] += 1
-        if (uri := self._waiting.document_of(arguments[0])) is not None:
-            self.accepted.tell(uri)
+        if arguments[0] != self._known:
+            self._take(arguments[0])
         if self._documents.flow is not None:
             self._documents.flow.accepted(arguments[0])
 
@@ -182,10 +221,10 @@ class Suggestions:
         return None if explained is None else msgspec.to_builtins(explained)
 
 
-async def _as_menu(answer: _Answer | None) -> dict[str, Any]:
+async def _as_menu(answer: _Answer | None, ended: Callable[[str], str]) -> dict[str, Any]:
     """An answer as a `CompletionList`; incomplete, so that the menu asks again with the next key."""
     inline = (await answer if answer is not None else None) or {"items": []}
-    return {"isIncomplete": True, "items": [menu_item(made) for made in inline["items"]]}
+    return {"isIncomplete": True, "items": [menu_item(made, ended) for made in inline["items"]]}
 
 
 def _selected(held: Open, info: messages.Selected) -> SelectedCompletion:

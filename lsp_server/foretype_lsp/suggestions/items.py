@@ -8,13 +8,12 @@ and drops the item instead of inserting it at the wrong place (neovim #36529, vs
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from lsprotocol import types
 
 from foretype_lsp.documents.positions import Encoding, Lines, index_at, units
-
-__all__ = ["ACCEPT_COMMAND", "EXPLAIN_COMMAND", "CursorLine", "accepted_characters", "cursor_line", "item", "menu_item"]
 
 ACCEPT_COMMAND: Final = "foretype.didAcceptCompletionItem"
 EXPLAIN_COMMAND: Final = "foretype.explain"
@@ -73,11 +72,15 @@ def item(at: CursorLine, suggestion_id: str, text: str, replaces: int) -> dict[s
     }
 
 
-def menu_item(inline: dict[str, Any]) -> dict[str, Any]:
+def menu_item(inline: dict[str, Any], ended: Callable[[str], str]) -> dict[str, Any]:
     """The `CompletionItem` for an ordinary completion menu that does what an inline item does.
 
     The menu filters by what the range holds up to the cursor (VS Code) or by the word there (Helix): the text starts with
     the one and contains the other. It stands first, and is asked for again with each key, because it follows what is typed.
+
+    Args:
+        ended: gives a text the line ends of the document: such a menu may put in what it is given as it is (Helix), where
+            editors that draw suggestions have no line ends but their own, or show them (Neovim).
     """
     text: str = inline["insertText"]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -91,7 +94,7 @@ def menu_item(inline: dict[str, Any]) -> dict[str, Any]:
         "preselect": True,
         "insertTextFormat": types.InsertTextFormat.PlainText.value,
         "insertTextMode": types.InsertTextMode.AsIs.value,
-        "textEdit": {"range": inline["range"], "newText": text},
+        "textEdit": {"range": inline["range"], "newText": ended(text)},
         "command": inline["command"],
     }
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from foretype_client.flow.suggestion import FlowStatus, SelectedCompletion, Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.text.document import Snapshot
 from foretype_wire.redaction import log_fault
+from foretype_wire.tasks import end_tasks
 
 from foretype_lsp.documents.documents import Open
 from foretype_lsp.suggestions.items import CursorLine, accepted_characters, item
-
-__all__ = ["Flow", "WaitingRequest", "WaitingRequests"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ class Flow(Protocol):
     def document_changed(self, snapshot: Snapshot) -> None: ...
     def typed(self, snapshot: Snapshot, offset: int) -> None: ...
     def document_closed(self, snapshot: Snapshot) -> None: ...
+    def excluded(self, uris: Sequence[str], *, others_come: bool = False) -> None: ...
     async def suggest(
         self, snapshot: Snapshot, offset: int, *, trigger: Trigger, selected: SelectedCompletion | None = None
     ) -> Suggestion | None: ...
@@ -80,6 +81,10 @@ class WaitingRequests:
         self._live: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[Suggestion | None]] = set()
         self._sent: OrderedDict[str, _Sent] = OrderedDict()
+
+    async def close(self) -> None:
+        """End the questions that were superseded and that the flow still works at."""
+        await end_tasks(*self._tasks)
 
     def supersede(self, uri: str) -> asyncio.Future[None]:
         """Make the waiting request of a document void; the future says the same of the one that takes its place."""

@@ -9,7 +9,7 @@ from foretype_backend.prefix.chain import ChainMaker
 from foretype_context.grammars.grammar import grammar
 from foretype_context.prompt.segments import Segment
 from foretype_context.prompt.templates import encode_prompt
-from foretype_context.tokens.tokenizer import load_tokenizer
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.load.crowd import Crowd, LoadOptions, scripts_of
 from foretype_eval.load.gateway import GatewayUnderLoad
@@ -20,8 +20,6 @@ from foretype_wire.messages import RequestClass
 from foretype_plan.simulation.engine import BLOCK_TOKENS
 from foretype_plan.simulation.runs import Progress
 from foretype_plan.simulation.traces import Answered, Sent
-
-__all__ = ["Asking", "Phase", "ask"]
 
 
 class Phase(NamedTuple):
@@ -75,7 +73,7 @@ async def _keys(
 ) -> dict[int, tuple[int, tuple[bytes, ...]]]:
     """Of each step: the tokens of its prompt as the gateway renders it, and the keys of its whole blocks."""
     async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)) as gateway:
-        tokenizer, spoken = load_tokenizer(gateway.tokenizer_path), grammar(gateway.profile.grammar)
+        tokenizer, spoken = tokenizer_from_bytes(gateway.tokenizer_json), grammar(gateway.profile.grammar)
     chains = ChainMaker(BLOCK_TOKENS)
     made: dict[int, tuple[int, tuple[bytes, ...]]] = {}
     for number, script in enumerate(scripts):

@@ -19,8 +19,6 @@ from foretype_plan.simulation.routing import Routing
 from foretype_plan.simulation.scaling import Scaled, Scaler
 from foretype_plan.simulation.warming import Warmer
 
-__all__ = ["RATE", "SCENARIOS", "Base", "Scenario", "capacity"]
-
 RATE: Final = 2400 * 0.279 / 3600
 """Requests a second of a developer who is writing code: keys_per_hour and requests_per_key of the plan's catalogue."""
 _MONDAY_S: Final = datetime.datetime(2026, 11, 23, 8, 50, tzinfo=datetime.UTC).timestamp()
@@ -169,6 +167,8 @@ def _throttled(slowness: float, **more: Any) -> Run:
 
 
 _RISE_S: Final = 600.0
+_BEFORE_S: Final = 60.0
+_AFTER_S: Final = 150.0
 _MOST: Final = 8
 
 
@@ -179,10 +179,10 @@ def _rising(scaling: ScalingOptions | None, by: Scaled = Scaled.POLICY, *, repli
         spec = spec_of(base.tier)
         there = Tenant(name="early", developers=base.people(0.6, 2), rate=RATE)
         come = Tenant(
-            name="late", developers=base.people(0.7, 6) - there.developers, rate=RATE, begin_s=60.0, ramp_s=_RISE_S
+            name="late", developers=base.people(0.7, 6) - there.developers, rate=RATE, begin_s=_BEFORE_S, ramp_s=_RISE_S
         )
         cell = base.cell(
-            tenants=(there, come), replicas=replicas, seconds=_RISE_S + 150.0, most_running=_MOST * spec.batch
+            tenants=(there, come), replicas=replicas, seconds=_RISE_S + _AFTER_S, most_running=_MOST * spec.batch
         )
         cell.begin()
         scaler = None if scaling is None else Scaler(cell, scaling, by=by, warm_pool=pool, begin_s=_MONDAY_S)

@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
@@ -27,6 +26,9 @@ from foretype_eval.gateway import GatewayOptions
 from foretype_eval.load.crowd import LoadOptions
 from foretype_eval.load.developer import Habits
 from foretype_eval.load.gateway import cores, pinned, target
+from foretype_models.artifacts import Artifact, locate
+from foretype_models.errors import ModelsError
+from foretype_models.export import write_folder
 
 from foretype_plan.errors import PlanError
 from foretype_plan.simulation.asking import Asking, Phase, ask
@@ -35,8 +37,6 @@ from foretype_plan.simulation.engine import BLOCK_TOKENS, EngineSpec
 from foretype_plan.simulation.people import Arrivals
 from foretype_plan.simulation.runs import Progress
 from foretype_plan.simulation.traces import Answered, Sent, of_gateway, pair, pooled, predicted
-
-__all__ = ["calibrated", "find_vllm", "measure", "validate_vllm"]
 
 _BATCH: Final = 8
 _CHUNK_TOKENS: Final = 2048
@@ -60,7 +60,7 @@ replicas = ["{url}/v1"]
 batch = {batch}
 [model]
 tokenizer = "{model}/tokenizer.json"
-grammar = "foretype-1"
+grammar = "{grammar}"
 [limits]
 max_running = {batch}
 max_waiting = 256
@@ -88,7 +88,7 @@ def validate_vllm(python: Path, *, seconds: float, progress: Progress) -> dict[s
         `pairs`, `calibration` and `asked`, as of the scripted engine.
 
     Raises:
-        PlanError: vLLM does not start; with its last words.
+        PlanError: the shipped model cannot be read, or vLLM does not start; with its last words.
         GatewayGoneError: the gateway does not start, or broke connections.
     """
     phases = [
@@ -211,7 +211,7 @@ async def measure(python: Path, phases: Sequence[Phase], blocks: int, progress: 
     """Start vLLM with the shipped model and `blocks` of cache, a gateway before it, and ask.
 
     Raises:
-        PlanError: vLLM does not start; with its last words.
+        PlanError: the shipped model cannot be read, or vLLM does not start; with its last words.
         GatewayGoneError: the gateway does not start, or broke connections.
     """
     load = LoadOptions(
@@ -223,26 +223,24 @@ async def measure(python: Path, phases: Sequence[Phase], blocks: int, progress: 
     )
     with tempfile.TemporaryDirectory(prefix="foretype-vllm-") as name:
         folder = Path(name)
-        model = _exported(folder)
+        shipped, model = _exported(folder)
         async with _serving(python, model, folder, blocks, progress) as url:
             profile = folder / "gateway.toml"
-            profile.write_text(_PROFILE.format(url=url, batch=_BATCH, model=model), "utf-8")
+            profile.write_text(_PROFILE.format(url=url, batch=_BATCH, model=model, grammar=shipped.grammar), "utf-8")
             core = cores()[0] if len(cores()) > 1 else None
             with pinned(core):  # this process and the gateway; vLLM has the last core to itself
                 async with target(GatewayOptions(profile=profile), frame_ms=0.0, slots=_BATCH, core=core) as found:
                     return await ask(found, load, phases, progress, blocks=True)
 
 
-def _exported(folder: Path) -> Path:
-    """The shipped model as vLLM loads it."""
-    command = [sys.executable, "-P", "-m", "foretype_lab", "models", "export", "--to", "safetensors"]
-    made = subprocess.run([*command, "--out", str(folder / "model")], capture_output=True, check=False)
-    if made.returncode:
-        raise PlanError(
-            "vllm",
-            f"the shipped model could not be exported ({_end(made.stderr)}): run this in a checkout, with the laboratory",
-        )
-    return folder / "model"
+def _exported(folder: Path) -> tuple[Artifact, Path]:
+    """The shipped model, and where it lies as vLLM loads it."""
+    try:
+        shipped = locate()
+        write_folder(shipped.path, folder / "model")
+    except ModelsError as error:
+        raise PlanError("vllm", str(error)) from error
+    return shipped, folder / "model"
 
 
 @contextlib.asynccontextmanager
