@@ -1,7 +1,5 @@
 """Small benchmarks of our own, in the formats of the public ones; none of their items is used."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

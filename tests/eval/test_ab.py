@@ -1,7 +1,5 @@
 """Experiments: assignment, checks, verdicts and refusals, and how often the verdicts err."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import json

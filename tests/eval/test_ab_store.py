@@ -1,7 +1,5 @@
 """`foretype eval ab --store`: what clients reported becomes the user-days of an experiment."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two runs joined: paired differences with their sign, exact tests, and refusals where there is nothing to join."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,18 +1,16 @@
 """Recordings: the two formats, offsets, and what is wrong with a file told by entry and field."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from eval.git_repo import git
 from foretype_context.text.document import Document, Edit
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved
 from foretype_eval.replay.edit_recording import load_recording
 from foretype_lab.prefill.typed_commits import record_commits
+from git_repo import git
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Whole runs: baselines without a model, and a run through a real gateway process with the scripted engine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -83,7 +81,9 @@ async def test_a_gateway_that_is_not_there_ends_the_run(write_rows: Any, single_
 
 def test_json_is_one_object_and_nothing_else(write_rows: Any, single_line_rows: Any) -> None:
     data = write_rows("lines.jsonl", single_line_rows)
-    result = CliRunner().invoke(app, ["fim", "--data", str(data), "--baseline", "reference", "--limit", "2", "--json"])
+    result = CliRunner().invoke(
+        app, ["fim", "--data", str(data), "--baseline", "reference", "--layout", "spm", "--limit", "2", "--json"]
+    )
     assert result.exit_code == 0
     summary = json.loads(result.stdout)
     assert {"n", "pass_at_1", "exact_match", "ci", "empty_rate"} <= set(summary)

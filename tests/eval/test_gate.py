@@ -1,7 +1,5 @@
 """`foretype eval gate`: non-inferiority by its exit code and its JSON, over runs and over gateways that run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

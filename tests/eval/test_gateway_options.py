@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from foretype_eval.cli import app, bench
 from foretype_eval.gateway_options import gateway_options
-from foretype_lab.commands import evaluate
 from typer.testing import CliRunner
 
 
@@ -15,7 +14,6 @@ from typer.testing import CliRunner
         (bench, "load"),
         (app, "fim", "--data", "x.jsonl"),
         (app, "replay", "--repo", "."),
-        (evaluate, "results", "--repo", "."),
     ],
 )
 def test_a_token_file_without_a_token_is_named(tmp_path: Path, content: bytes | None, command: tuple) -> None:

@@ -1,7 +1,5 @@
 """The bench through a real gateway process (scripted engine) and a real language server. No figure is judged here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Load: the plan of arrivals, the books, the thin WebSocket, and a whole run against a real gateway process."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from functools import partial

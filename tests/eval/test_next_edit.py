@@ -1,7 +1,5 @@
 """`foretype eval next-edit`: what is counted as right, on scored fixtures, in a recording and in commits; and what cannot be read."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 from e2e.edit_model_support import edit_model
 from e2e.lsp_support import gateway
-from eval.git_repo import git
 from foretype_context.edits.followed import Change, applied
 from foretype_context.text.document import Edit
 from foretype_eval.cli import app
@@ -23,6 +20,7 @@ from foretype_eval.next_edit.offers import Offer
 from foretype_eval.next_edit.tally import ClusterTally, figures
 from foretype_eval.replay.edit_events import Changed
 from foretype_eval.replay.edit_recording import load_recording
+from git_repo import git
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner

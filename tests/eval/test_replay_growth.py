@@ -1,7 +1,5 @@
 """A developer whose editor shows beginnings, and a simulated stream that has some."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 

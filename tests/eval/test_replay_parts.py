@@ -1,7 +1,5 @@
 """The pure parts of the keystroke replay: commits, typist, accept rules, virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 from collections import Counter
@@ -10,13 +8,13 @@ from random import Random
 from statistics import median
 
 import pytest
-from eval.git_repo import git
 from foretype_eval.errors import RepositoryError
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import commits_of, files_before, load_commit
 from foretype_eval.replay.developer import slices_of
 from foretype_eval.replay.typist import gap_s, keys_of, next_key
 from foretype_eval.replay.virtual import VirtualLoop
+from git_repo import git
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +139,10 @@ def test_commits_are_selected_by_number_or_range(repo: Path) -> None:
         (Rule.LINE, "return x  ", "return x\nnext", Accepted(8)),
         (Rule.LINE, "return xy", "return x\nnext", None),
         (Rule.LINE, "x)", "x)\n", None),
+        (Rule.LINE, "\n    return x\n    junk", "\n    return x\nnext", Accepted(13)),
+        (Rule.LINE, "\n    return x", "\n    return y", None),
+        (Rule.LINE, "\n    return x", "\n\n    return x", None),
+        (Rule.LINE, "\n    return x", " + 1\n    return x", None),
         (Rule.LINE, "return x\n    junk", "return x\nnext", Accepted(8)),
         (Rule.BLOCK, "a = 1\nb = 2\njunk", "a = 1\nb = 2\nc = 3", Accepted(11)),
         (Rule.BLOCK, "a = 1\nb = 2", "a = 1\nb = 2\nc = 3", Accepted(11)),

@@ -1,7 +1,5 @@
 """What is made of the rows of a replay: ratios of sums, and intervals over commits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -48,7 +46,10 @@ def test_a_paired_interval_is_that_of_the_difference_of_ratios() -> None:
     found = paired_ratio(first, second, "keys_with", "keys_without")
     assert found is not None
     assert found[:3] == pytest.approx((200 / 291 - 50 / 103, 60 / 97 - 50 / 103, 70 / 97 - 50 / 103))
-    assert paired_ratio(first, first, "keys_with", "keys_without") is not None
+    alike = paired_ratio([row(n, 60) for n in range(3)], [row(n, 50) for n in range(3)], "keys_with", "keys_without")
+    assert alike is not None and alike[:3] == (pytest.approx(10 / 97), None, None), (
+        "no interval, instead of one without a width"
+    )
     assert paired_ratio(first, second, "late", "answered") is None
     with pytest.raises(ValueError, match="the same commits"):
         paired_ratio(first, second[1:], "keys_with", "keys_without")

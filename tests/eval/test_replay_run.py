@@ -1,14 +1,11 @@
 """Whole replays: simulated, through a real gateway process, resumed, refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from eval.git_repo import git
 from foretype_eval.cli import app
 from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway import GatewayOptions
@@ -18,6 +15,7 @@ from foretype_eval.replay.run import ReplayOptions, run_replay
 from foretype_eval.replay.trace import LatencyTrace, TraceRow
 from foretype_eval.replay.typist import keys_of
 from foretype_models.artifacts import locate
+from git_repo import git
 from typer.testing import CliRunner
 
 BASE = "".join(

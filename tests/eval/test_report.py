@@ -1,7 +1,5 @@
 """The report: one page that needs nothing else, the right figures first, a denominator beside every acceptance."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,16 +1,14 @@
 """Programs that misbehave in every way we can think of; each gets a verdict and the next program runs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from foretype_eval.sandbox import Program, ProgramLimits, Sandbox, SandboxError, Status
 
@@ -214,5 +212,5 @@ def test_the_interpreter_of_the_sandbox_has_no_third_party_packages(sandbox: San
 
 
 def _sandbox_processes() -> int:
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return sum("sandbox/zygote.py" in line for line in listing.splitlines())
+    commands = (one.info["cmdline"] or () for one in psutil.process_iter(["cmdline"]))
+    return sum(any(word.endswith("sandbox/zygote.py") for word in command) for command in commands)

@@ -1,14 +1,17 @@
 """A server without a pipe: message bodies in, decoded messages out, and a flow whose answers the test gives."""
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass, field
 
 import pytest
 from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
 from foretype_context.edits import pace
+from foretype_lsp.next_edit import other_files
 from foretype_lsp.server import Server
 from foretype_lsp.transport.framing import Framing
+from foretype_wire.tasks import end_tasks
 
 URI = "file:///w/a.py"
 
@@ -32,6 +35,9 @@ class ScriptedFlow:
 
     def document_closed(self, snapshot):
         self.told.append(("closed", snapshot.uri))
+
+    def excluded(self, uris, *, others_come=False):
+        self.told.append(("excluded", list(uris)))
 
     async def suggest(self, snapshot, offset, *, trigger, selected=None):
         answer = asyncio.get_running_loop().create_future()
@@ -78,6 +84,13 @@ class Client:
         self.arrived = asyncio.Event()
         self._framing = Framing()
         self._id = 0
+
+    async def aclose(self):
+        """As a process ends, whatever was not answered."""
+        self.server.next_edits.close()
+        await self.server.suggestions.close()
+        futures = self.server.protocol._request_futures.values()
+        await end_tasks(*(future for future in futures if isinstance(future, asyncio.Future)))
 
     def write(self, data):
         self.messages += map(json.loads, self._framing.feed(data))
@@ -146,15 +159,16 @@ async def settle():
 
 @pytest.fixture(autouse=True)
 def lines_as_elsewhere(monkeypatch):
-    """Tests ask where they typed; how long that takes is a test of its own."""
+    """Tests ask where they typed; how long that takes is a test of its own. An index is waited for, as slow as the machine may be."""
     monkeypatch.setattr(pace, "LINE_S", dict.fromkeys(pace.Eagerness, pace.SETTLED_S))
+    monkeypatch.setattr(other_files, "_INDEX_S", 60.0)
 
 
 @pytest.fixture
 async def client():
     client = Client()
-    yield client
-    client.server.next_edits.close()
+    async with contextlib.aclosing(client):
+        yield client
 
 
 @pytest.fixture

@@ -57,7 +57,6 @@ def test_a_blank_line_belongs_to_what_it_is_indented_under():
         ("c", "int f(int x) {\n}\n", "/**\n * Does.\n */\nint f(int x) {\n}\n"),
         ("cobol", "function f(x)\n  y\n", "# Does.\nfunction f(x)\n  y\n"),
         ("python", "@d\nclass A:\n\tx = 1\n", '@d\nclass A:\n\t"""Does."""\n\tx = 1\n'),
-        ("python", "def f(x):  # why\r\n    y\r\n", 'def f(x):  # why\r\n    """Does."""\r\n    y\r\n'),
         ("python", "def f(\n    x,\n):\n    y\n", 'def f(\n    x,\n):\n    """Does."""\n    y\n'),
         ("python", "def f(x):", 'def f(x):\n    """Does."""'),
     ],

@@ -58,6 +58,7 @@ def test_accepted_length_is_counted_in_utf16_from_the_start_of_the_text():
 def test_putting_the_text_into_the_range_gives_the_document_with_the_suggestion(text, data, suggestion):
     for encoding in Encoding:
         lines = Lines(text, encoding)
+        text = lines.text
         offset = lines.offset_at(lines.position_at(data.draw(st.integers(0, len(text)))))
         replaces = data.draw(st.integers(0, 2))
         replaces = min(replaces, len(cursor_line(lines, offset).text) - cursor_line(lines, offset).column)

@@ -65,7 +65,7 @@ def test_positions_outside_are_clamped_and_backward_ranges_turned_round():
     documents = Documents()
     documents.open(URI, "ab\r\ncd")
     documents.change(URI, [at(0, 99, 99, "X"), ContentChange("Y", Range(Point(99, 0), Point(99, 5)))], version=2)
-    assert documents.get(URI).document.text == "abX\r\ncdY"
+    assert documents.get(URI).document.text == "abX\ncdY"
     documents.change(URI, [ContentChange("", Range(Point(1, 1), Point(0, 1)))], version=3)
     assert documents.get(URI).document.text == "adY"
 

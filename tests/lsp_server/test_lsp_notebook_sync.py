@@ -201,6 +201,8 @@ async def test_growth_is_told_of_the_cell_that_was_asked_about(client, settled, 
     it = notebook("a = ", "b = ")
     it.ask(1, 0, 4)
     await settled()
+    client.flow.answer(0, "c")
+    await settled()
     client.server.suggestions.grew(client.flow.asked[0][0].uri, "s0")
     (told,) = client.notifications(SUGGESTION_GREW)
     assert told == {"textDocument": {"uri": cell_uri(1)}, "id": "s0"}

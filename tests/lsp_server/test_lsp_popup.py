@@ -48,6 +48,18 @@ async def test_a_suggestion_is_one_incomplete_item_that_stands_first(popup, sett
     assert made["command"]["arguments"] == ["s0"]
 
 
+async def test_a_menu_puts_in_the_line_ends_of_the_document(popup, settled):
+    popup.initialize()
+    popup.open("def f():\r\n    return fib(")
+    id = ask(popup, 1, 15)
+    await settled()
+    popup.flow.answer(0, "n - 1)\n\nx = f()")
+    await settled()
+    (made,) = popup.answers(id)[0]["result"]["items"]
+    assert made["textEdit"]["newText"] == "return fib(n - 1)\r\n\r\nx = f()"
+    assert made["label"] == made["filterText"] == "return fib(n - 1)"
+
+
 async def test_nothing_to_offer_is_an_empty_incomplete_list(popup, settled):
     popup.initialize()
     unknown = ask(popup, 0, 0)
@@ -91,7 +103,7 @@ async def test_bad_parameters_are_refused(popup, params):
 
 
 def test_the_label_is_the_first_line_that_is_not_blank():
-    made = menu_item(item(cursor_line(Lines("def f():", Encoding.UTF16), 8), "id", "\n    pass", 0))
+    made = menu_item(item(cursor_line(Lines("def f():", Encoding.UTF16), 8), "id", "\n    pass", 0), str)
     assert made["label"] == "def f():"
-    made = menu_item(item(cursor_line(Lines("", Encoding.UTF16), 0), "id", "\n    pass", 0))
+    made = menu_item(item(cursor_line(Lines("", Encoding.UTF16), 0), "id", "\n    pass", 0), str)
     assert made["label"] == "pass"

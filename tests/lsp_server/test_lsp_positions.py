@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from foretype_context.text.strings import join_surrogates
+from foretype_context.text.strings import join_surrogates, plain_line_ends
 from foretype_lsp.documents.positions import Encoding, Lines, Position, index_at, split_lines, units
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -88,13 +88,13 @@ class Reference:
 @example("a\r\nb", Encoding.UTF8, [(Position(0, 1), Position(1, 0), "\r")])
 def test_any_edits_in_any_encoding_keep_in_step_with_the_client(text, encoding, steps):
     lines, reference = Lines(text, encoding), Reference(text, encoding)
-    whole = text
+    whole = plain_line_ends(text)
     for start, end, inserted in steps:
         a, b, replacement = lines.replace(start, end, inserted)
         reference.replace(start, end, inserted)
         whole = whole[:a] + replacement + whole[b:]
-        assert lines.text == reference.text() == whole
-        assert [lines.line(i) for i in range(len(lines))] == re.split(r"\r\n|\n|\r", whole)
+        assert lines.text == plain_line_ends(reference.text()) == whole
+        assert [lines.line(i) for i in range(len(lines))] == whole.split("\n")
         assert lines.chars == len(whole)
         assert len(lines) == len(reference.starts())
 
@@ -103,17 +103,14 @@ def test_any_edits_in_any_encoding_keep_in_step_with_the_client(text, encoding, 
 def test_offset_to_position_and_back_is_the_same_place(text, encoding, offsets):
     lines = Lines(text, encoding)
     for offset in offsets:
-        clamped = min(max(offset, 0), len(text))
-        position = lines.position_at(offset)
-        inside_a_line_end = text[clamped - 1 : clamped + 1] == "\r\n" and clamped > 0
-        assert lines.offset_at(position) == clamped - inside_a_line_end
+        assert lines.offset_at(lines.position_at(offset)) == min(max(offset, 0), lines.chars)
 
 
 @given(texts, encodings, positions)
 def test_any_position_is_clamped_into_the_text_and_onto_its_line(text, encoding, position):
     lines = Lines(text, encoding)
     offset = lines.offset_at(position)
-    assert 0 <= offset <= len(text)
+    assert 0 <= offset <= lines.chars
     line = lines.position_at(offset).line
     assert line == min(max(position.line, 0), len(lines) - 1)
 
@@ -157,3 +154,15 @@ def test_form_feed_and_unicode_separators_do_not_end_a_line():
     lines = Lines("a\x0cb\u2028c\x85d\ne", Encoding.UTF16)
     assert len(lines) == 2
     assert lines.offset_at(Position(1, 0)) == 8
+
+
+@given(texts, encodings, st.lists(st.integers(0, 40), min_size=2, max_size=2))
+def test_a_part_is_a_part_of_the_text(text, encoding, ends):
+    lines = Lines(text, encoding)
+    start, end = sorted(min(at, lines.chars) for at in ends)
+    assert lines.part(start, end) == lines.text[start:end]
+
+
+@pytest.mark.parametrize(("text", "ended"), [("a\r\nb\n", "x\r\ny"), ("a\nb\r\n", "x\ny"), ("", "x\ny")])
+def test_what_is_put_in_as_it_is_ends_its_lines_as_the_text_does(text, ended):
+    assert Lines(text).ended("x\ny") == ended

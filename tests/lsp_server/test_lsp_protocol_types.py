@@ -1,7 +1,5 @@
 """lsprotocol's classes, made when they are first used: they are what they are where they are made at once."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -6,6 +6,7 @@ import logging
 import pytest
 from foretype_client.flow.suggestion import SelectedCompletion
 from foretype_client.policy.trigger import Trigger
+from foretype_context.text.document import Edit
 from foretype_lsp.suggestions.items import ACCEPT_COMMAND
 
 URI = "file:///w/a.py"
@@ -360,6 +361,32 @@ async def test_what_the_editor_reports_reaches_the_flow(client, settled):
     assert client.flow.told[-3:] == [("shown", "s0"), ("partially", "s0", 3), ("accepted", "s0")]
 
 
+@pytest.mark.parametrize("reported", [True, False])
+async def test_what_a_change_puts_in_was_taken_whether_the_editor_says_so_or_not(
+    client, settled, reported, monkeypatch
+):
+    """Helix runs no command of an item: what the flow makes of the text is told to next edits once they know of the change."""
+    client.initialize()
+    client.open("x = ")
+    client.ask(0, 4)
+    await settled()
+    client.flow.answer(0, "y + 1")
+    await settled()
+    monkeypatch.setattr(client.flow, "document_changed", lambda _: client.server.suggestions.put_in("s0"))
+    tracked = client.server.next_edits._tracking._all[URI]
+    told = []
+    client.server.suggestions.accepted.add(lambda uri: told.append((uri, tracked.waiting[-1].edits)))
+    client.insert(0, 4, "y + 1")
+    if reported:
+        client.request("workspace/executeCommand", command=ACCEPT_COMMAND, arguments=["s0"])
+    assert told == [(URI, (Edit(4, 4, "y + 1"),))]
+    assert tracked.waiting[-1].accepted
+    assert client.server.suggestions.counts["accepted"] == 1
+    monkeypatch.undo()
+    client.insert(0, 9, "z", version=3)
+    assert not tracked.waiting[-1].accepted
+
+
 async def test_reports_that_make_no_sense_are_ignored_or_refused(client):
     client.initialize()
     client.notify("textDocument/didShowCompletion", item=5)
@@ -468,6 +495,22 @@ async def test_growth_is_told_only_to_clients_that_understand_it(client):
     assert client.notifications("foretype/suggestionGrew") == [{"textDocument": {"uri": URI}, "id": "s0"}]
 
 
+async def test_growth_is_told_behind_the_answer_that_grew(client, settled):
+    """A client whose question is on its way took it for no news, and half a line stayed on the screen."""
+    client.initialize(options={"suggestionGrew": True})
+    client.open("def f():")
+    id = client.ask(0, 8)
+    await settled()
+    client.server.suggestions.grew(URI, "s0")
+    assert client.notifications("foretype/suggestionGrew") == []
+    client.flow.answer(0, " pa")
+    await settled()
+    (grew,) = client.notifications("foretype/suggestionGrew")
+    assert client.answers(id)[0]["result"]["items"][0]["insertText"] == "def f(): pa"
+    told = [message for message in client.messages if message.get("id") == id or message.get("params") == grew]
+    assert [message.get("method") for message in told] == [None, "foretype/suggestionGrew"]
+
+
 async def test_a_change_that_cannot_be_read_loses_the_text_until_it_comes_whole(client, settled):
     client.initialize()
     client.open("x = 1")
@@ -567,14 +610,14 @@ async def test_what_a_key_put_in_is_told_to_the_flow_where_the_editor_asks_later
     client.insert(1, 1, "😀", version=3)
     client.insert(1, 3, "()", version=4)  # the editor closes what was opened
     client.insert(1, 4, "\n    ", version=5)
-    assert offsets() == [2, 6, 7, 12]
+    assert offsets() == [2, 5, 6, 11]
     at, end = {"line": 0, "character": 0}, {"line": 0, "character": 1}
     client.change({"range": {"start": at, "end": end}, "text": ""}, version=6)
     client.change({"text": "whole"}, version=7)
     one = {"range": {"start": at, "end": at}, "text": "z"}
     client.change(one, one, version=8)  # two cursors
     client.change({"range": {"start": end, "end": at}, "text": "q"}, version=9)  # the ends turned round
-    assert offsets() == [2, 6, 7, 12, 1]
+    assert offsets() == [2, 5, 6, 11, 1]
 
 
 async def test_an_editor_that_asks_at_once_needs_no_early_requests(client):

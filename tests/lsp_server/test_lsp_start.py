@@ -1,7 +1,5 @@
 """What a start of the language server imports, and what it does not wait for."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from foretype_context.edits.evidence import Evidence
+from foretype_context.text.strings import plain_line_ends
 from lsp_server.next_edit_support import AREA, MEDIUM, Typist
 from lsp_server.test_next_edits_elsewhere import MODULE, USER, folder, indexed, opened, renaming  # noqa: F401 - a fixture
 
@@ -39,7 +40,7 @@ RIGHT = {
 @pytest.mark.parametrize("name", RIGHT)
 async def test_what_is_offered_is_right_to_its_end(client, name):
     text = RIGHT[name].replace("‹", "").replace("›", "")
-    assert await chained(client, text) == RIGHT[name].replace("‹width›", "size")
+    assert await chained(client, text) == plain_line_ends(RIGHT[name]).replace("‹width›", "size")
 
 
 SILENT = {

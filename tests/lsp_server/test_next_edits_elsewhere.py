@@ -1,6 +1,7 @@
 """Next edits in other files: open ones as the editor has them, others as they are on disk at that moment, or nothing."""
 
 import asyncio
+import contextlib
 import os
 from contextlib import contextmanager
 
@@ -212,15 +213,15 @@ async def test_a_file_outside_of_the_folder_is_another_projects(client, folder, 
 async def test_two_servers_on_one_folder_do_not_disturb_each_other(folder):
     from lsp_server.conftest import Client
 
-    one, other = Client(), Client()
-    typist = renaming(one, folder)
-    other.initialize(options=MEDIUM, rootUri=folder.as_uri())
-    second = Typist(other, MODULE, (folder / "mod.py").as_uri())
-    with indexed(one, folder), indexed(other, folder):
-        assert await typist.next(0, 8) is not None
-        assert await second.next(0, 8) is None  # nobody typed there
-        (folder / "use.py").write_text(USER.replace("width", "size"))  # the other editor has saved it
-        assert await typist.next(0, 8) is None
+    async with contextlib.aclosing(Client()) as one, contextlib.aclosing(Client()) as other:
+        typist = renaming(one, folder)
+        other.initialize(options=MEDIUM, rootUri=folder.as_uri())
+        second = Typist(other, MODULE, (folder / "mod.py").as_uri())
+        with indexed(one, folder), indexed(other, folder):
+            assert await typist.next(0, 8) is not None
+            assert await second.next(0, 8) is None  # nobody typed there
+            (folder / "use.py").write_text(USER.replace("width", "size"))  # the other editor has saved it
+            assert await typist.next(0, 8) is None
 
 
 async def test_what_is_refused_in_another_file_stays_refused(client, folder):

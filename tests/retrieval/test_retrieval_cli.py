@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 from foretype_retrieval.cli import index, search_command
 from foretype_retrieval.store import folder_of
+from pasting import AWKWARD, commands_in, pasted
 from retrieval.workspace import FILES, write_files
 from typer.testing import CliRunner
 
@@ -46,6 +47,14 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_search_without_an_index_says_how_to_make_one(tmp_path: Path) -> None:
     said = run("search", "x", "--root", tmp_path, "--cache-dir", tmp_path / "c", status=1)[1]
     assert f"{tmp_path} is not indexed; run `foretype index {tmp_path}`" in said.replace("\n", "")
+
+
+def test_the_command_that_makes_an_index_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / AWKWARD
+    folder.mkdir()
+    said = run("search", "x", "--root", folder, "--cache-dir", tmp_path / "c", status=1)[1]
+    (command,) = commands_in(said)
+    assert pasted(command, tmp_path, "foretype") == [["foretype", "index", str(folder)]]
 
 
 def test_a_missing_embedder_is_a_note_not_a_failure(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of, writing
 from foretype_retrieval.watch import IndexedFolder
 from foretype_retrieval.worker import run_worker
+from git_repo import git
 from retrieval.workspace import FILES, write_files
 
 PLACE = "from shop.cart import Basket\n\n\ndef pay(basket):\n    total = "
@@ -104,17 +105,16 @@ def test_a_deleted_file_is_forgotten(opened: tuple[Path, RetrievalSource]) -> No
 @pytest.mark.slow
 def test_a_branch_switch_of_many_files_is_followed(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w", {f"m{number}.py": f"def old{number}(): pass\n" for number in range(60)})
-    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(root)]
     for command in (["init", "-q", "-b", "one"], ["add", "."], ["commit", "-qm", "one"], ["checkout", "-qb", "two"]):
-        subprocess.run([*git, *command], check=True)
+        git(root, *command)
     write_files(root, {f"m{number}.py": f"def renewed{number}(): pass\n" for number in range(60)})
-    subprocess.run([*git, "commit", "-qam", "two"], check=True)
-    subprocess.run([*git, "checkout", "-q", "one"], check=True)
+    git(root, "commit", "-qam", "two")
+    git(root, "checkout", "-q", "one")
     workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: workspace.index is not None and bool(workspace.index.defining("old7")))
-        subprocess.run([*git, "checkout", "-q", "two"], check=True)
+        git(root, "checkout", "-q", "two")
         until(lambda: workspace.index is not None and bool(workspace.index.defining("renewed59")))
         assert workspace.index is not None and not workspace.index.defining("old59")
     finally:

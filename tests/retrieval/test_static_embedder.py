@@ -3,14 +3,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretype_context.tokens.tokenizer import load_tokenizer
-from foretype_models.artifacts import locate
+from foretype_models.artifacts import locate_embedder
 from foretype_models.errors import TamperedArtifactError
 from foretype_retrieval.errors import EmbedderError
 from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder, load_static
 
 
 def write_table(path: Path, **changed: object) -> Path:
-    tokenizer = load_tokenizer(locate().tokenizer_path)
+    tokenizer = load_tokenizer(locate_embedder().tokenizer_path)
     rng = np.random.default_rng(0)
     stored: dict[str, object] = {
         "format": np.int64(1),
@@ -24,16 +24,16 @@ def write_table(path: Path, **changed: object) -> Path:
 
 def test_vectors_are_the_normalised_mean_of_token_rows(tmp_path: Path) -> None:
     path = write_table(tmp_path / "e.npz")
-    embedder = load_static(path, locate().tokenizer_path)
+    embedder = load_static(path, locate_embedder().tokenizer_path)
     text = "def parse(x): return x"
     with np.load(path) as data:
         rows = data["table"].astype(np.float64) * data["scales"].astype(np.float64)[:, None]
-    mean = rows[load_tokenizer(locate().tokenizer_path).encode(text)].mean(0)
+    mean = rows[load_tokenizer(locate_embedder().tokenizer_path).encode(text)].mean(0)
     np.testing.assert_allclose(embedder.embed([text])[0], mean / np.linalg.norm(mean), atol=1e-5)
 
 
 def test_an_empty_text_has_no_direction(tmp_path: Path) -> None:
-    embedder = load_static(write_table(tmp_path / "e.npz"), locate().tokenizer_path)
+    embedder = load_static(write_table(tmp_path / "e.npz"), locate_embedder().tokenizer_path)
     assert not embedder.embed([""]).any() and embedder.embed([]).shape == (0, 16)
 
 
@@ -52,7 +52,7 @@ def test_a_table_that_does_not_fit_is_refused_with_its_reason(
     tmp_path: Path, changed: dict[str, object], said: str
 ) -> None:
     with pytest.raises(EmbedderError, match=said):
-        load_static(write_table(tmp_path / "e.npz", **changed), locate().tokenizer_path)
+        load_static(write_table(tmp_path / "e.npz", **changed), locate_embedder().tokenizer_path)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 cut short", b"text"])

@@ -49,3 +49,36 @@ def test_the_stored_form_answers_alike_and_is_the_same_each_time() -> None:
     other.prepare()
     alive, query = np.ones(len(vectors), np.bool_), vectors[3].astype(np.float32)
     np.testing.assert_array_equal(part.nearest(query, alive, 5)[0], other.nearest(query, alive, 5)[0])
+
+
+def test_who_is_dead_costs_the_living_no_neighbours() -> None:
+    """A filter that is handed to FAISS would look at one list of all (`findings/filter-forgets-probes.sh`)."""
+    vectors = np.random.default_rng(0).normal(
+        size=(EXACT_CHUNKS + 2000, 32)
+    )  # no clusters: neighbours lie in many lists
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    part = VectorPart(vectors)
+    part.prepare()
+    all_alive, some_alive = np.ones(len(vectors), np.bool_), np.ones(len(vectors), np.bool_)
+    some_alive[::10] = False
+
+    def hits(alive: np.ndarray) -> int:
+        found = 0
+        for at in range(1, 1000, 20):
+            query = vectors[at].astype(np.float32)
+            exact = np.argsort(-np.where(alive, vectors.astype(np.float32) @ query, -2.0))[:10]
+            found += len(set(exact.tolist()) & set(part.nearest(query, alive, 10)[0].tolist()))
+        return found
+
+    assert hits(some_alive) > 0.95 * hits(all_alive)
+
+
+def test_a_vector_unlike_those_before_it_is_kept_as_it_is() -> None:
+    """Codes of eight bits would be clipped to the range of those they were trained with."""
+    vectors = rows(2 * EXACT_CHUNKS)  # so many that every second one is left out of the training, the last among them
+    vectors[-1] = 0.0
+    vectors[-1, 0] = 1.0  # all of it in one dimension, where others have a fifth
+    part = VectorPart(vectors)
+    part.prepare()
+    chunks, scores = part.nearest(vectors[-1].astype(np.float32), np.ones(len(vectors), np.bool_), 1)
+    assert chunks.tolist() == [len(vectors) - 1] and abs(scores[0] - 1.0) < 1e-3

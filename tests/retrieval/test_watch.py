@@ -1,7 +1,6 @@
 """A workspace while somebody works in it: texts that are not saved, git, and a user who does not want it."""
 
 import logging
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +16,8 @@ from foretype_retrieval.source import RetrievalSource, open_source
 from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import IndexedFolder
+from git_repo import git
 from retrieval.workspace import FILES, write_files
-
-GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@y", "-c", "protocol.file.allow=always")
-
-
-def git(root: Path, *arguments: str) -> None:
-    subprocess.run([*GIT, "-C", str(root), *arguments], check=True, capture_output=True)
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
@@ -432,3 +426,52 @@ def test_documents_of_nowhere_are_no_concern(source: RetrievalSource) -> None:
         source.saved(uri)
         source.closed(uri)
         assert source.wait(60) and f"{len(FILES) + 1} definitions" in source.status(), uri
+
+
+def globs_from_the_start(one: IndexedFolder, root: Path, cache: Path) -> IndexedFolder:
+    one.close()
+    other = IndexedFolder(root, cache, LazyEmbedder(), globs=["**/geometry.py"])
+    other.start()
+    until(lambda: other.index is not None)
+    assert not defines(other, "Rectangle")  # not for a moment
+    return other
+
+
+def ignored_and_told(one: IndexedFolder, root: Path, cache: Path) -> IndexedFolder:
+    (root / ".gitignore").write_text("geometry.py\n")
+    one.touched(".gitignore")
+    until(lambda: not defines(one, "Rectangle"))
+    return one
+
+
+def ignored_while_nothing_ran(one: IndexedFolder, root: Path, cache: Path) -> IndexedFolder:
+    one.close()
+    (root / ".gitignore").write_text("geometry.py\n")
+    other = IndexedFolder(root, cache, LazyEmbedder())
+    other.start()
+    until(lambda: other.index is not None)
+    assert not defines(other, "Rectangle")
+    return other
+
+
+@pytest.mark.parametrize("leave_out", [globs_from_the_start, ignored_and_told, ignored_while_nothing_ran])
+def test_what_is_left_out_since_it_was_indexed_is_gone_and_stays_gone(
+    root: Path, tmp_path: Path, leave_out: Callable[[IndexedFolder, Path, Path], IndexedFolder]
+) -> None:
+    (root / "geometry.py").write_text("class Rectangle:\n    def area(self):\n        return 1\n")
+    first = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
+    first.start()
+    until(lambda: defines(first, "Rectangle"))
+    one = leave_out(first, root, tmp_path / "cache")
+    try:
+        one.touched("geometry.py")  # saved, though it is left out
+        one.edited("geometry.py", "class Rectangle:\n    pass\n")
+        assert one.wait_idle(60.0)
+        assert not defines(one, "Rectangle")
+        one.edited("geometry.py", None)
+        (root / ".gitignore").write_text("")
+        one.touched(".gitignore")
+        if leave_out is not globs_from_the_start:
+            until(lambda: defines(one, "Rectangle"))
+    finally:
+        one.close()

@@ -127,7 +127,8 @@ def test_a_file_of_other_things_is_no_file_of_rows(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_runs(name, monkeypatch):
-    monkeypatch.setattr(scenarios, "_RISE_S", 60.0)  # of ten minutes, which take two minutes to simulate
+    for phase in ("_BEFORE_S", "_RISE_S", "_AFTER_S"):  # fourteen minutes take three to simulate
+        monkeypatch.setattr(scenarios, phase, 10.0)
     tier = Tier(model="qwen2.5-coder-1.5b", gpu="l4")
     made = run_scenario(
         name, tier=tier, arrivals=arrivals(), seconds=10, seeds=1, rows=Rows(None), progress=lambda *_: None

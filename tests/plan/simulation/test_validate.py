@@ -11,7 +11,7 @@ from foretype_plan.simulation import vllm_replica
 from foretype_plan.simulation.command import simulate
 from foretype_plan.simulation.traces import Answered, Sent, of_gateway, pair, predicted
 from foretype_plan.simulation.validate import scripted_cell
-from foretype_plan.simulation.vllm_replica import calibrated, find_vllm
+from foretype_plan.simulation.vllm_replica import calibrated, find_vllm, validate_vllm
 from foretype_wire.messages import RequestClass
 from typer.testing import CliRunner
 
@@ -127,6 +127,14 @@ def test_an_interpreter_that_is_none_is_one_sentence(tmp_path, monkeypatch):
     assert find_vllm(None) is None
     monkeypatch.setenv("FORETYPE_VLLM_PYTHON", sys.executable)
     assert str(find_vllm(None)) == sys.executable
+
+
+def test_vllm_is_given_the_shipped_model_and_its_last_words_are_told(tmp_path):
+    stand_in = tmp_path / "python"
+    stand_in.write_text('#!/bin/sh\nls "$5" | tr "\\n" " "\nexit 3\n')  # -P -m MODULE --model FOLDER
+    stand_in.chmod(0o755)
+    with pytest.raises(PlanError, match=r"did not serve: config\.json model\.safetensors tokenizer\.json"):
+        validate_vllm(stand_in, seconds=1.0, progress=lambda *_: None)
 
 
 @pytest.mark.slow
