@@ -2,6 +2,7 @@
 import type { Completer, CompleterFactory, Editor } from './lab';
 import type { Suggestion } from './provider';
 import type { Socket } from './socket';
+import { inOneStep } from './undo';
 
 const WORD = /^\s*(\w+|[^\w\s]+)|^\s+/;
 
@@ -39,12 +40,12 @@ export class Completers implements CompleterFactory<Suggestion> {
     });
     const accept = completer.accept.bind(completer);
     completer.accept = () => {
-      const item = completer.current;
-      if (!item || !isAt(completer.editor, model.cursor)) {
+      const { current: item, editor } = completer;
+      if (!item || !editor || !isAt(editor, model.cursor)) {
         model.reset(); // it was made for another place, and would take away what lies between
         return;
       }
-      accept();
+      inOneStep(editor.model.sharedModel.undoManager, accept);
       if (item.answer) {
         const { command, arguments: given } = item.answer.command;
         void this.socket.ask('workspace/executeCommand', { command, arguments: given }).answer.catch(() => undefined);
@@ -80,7 +81,9 @@ export class Completers implements CompleterFactory<Suggestion> {
     const { answer, tail, insertText } = item;
     const from = editor.getOffsetAt(editor.getCursorPosition());
     // Text and cursor in one step: JupyterLab looks at the cursor as soon as the text is another.
-    editor.editor.dispatch({ changes: { from, insert: word }, selection: { anchor: from + word.length } });
+    inOneStep(editor.model.sharedModel.undoManager, () =>
+      editor.editor.dispatch({ changes: { from, insert: word }, selection: { anchor: from + word.length } }),
+    );
     const acceptedLength = answer.insertText.length - tail - insertText.length + word.length;
     this.socket.notify('textDocument/didPartiallyAcceptCompletion', { item: answer, acceptedLength });
   }

@@ -14,11 +14,19 @@ export interface Position {
 export interface Editor {
   readonly host: HTMLElement;
   readonly editor: EditorView;
+  readonly model: { readonly sharedModel: { readonly undoManager?: UndoManager | null } };
   getCursorPosition(): Position;
   getOffsetAt(position: Position): number;
   getLine(line: number): string | undefined;
   hasFocus(): boolean;
   focus(): void;
+}
+
+/** What is changed within half a second is one step, unless it is told to stop. */
+export interface UndoManager {
+  readonly undoing: boolean;
+  readonly redoing: boolean;
+  stopCapturing(): void;
 }
 
 /** A step of a change: of text by UTF-16 units. */
@@ -33,7 +41,7 @@ export interface Cell {
   readonly cell_type: string;
   getSource(): string;
   readonly changed: Signal<Cell, { sourceChange?: Step[] }>;
-  readonly undoManager?: { readonly undoing: boolean; readonly redoing: boolean; stopCapturing(): void } | null;
+  readonly undoManager?: UndoManager | null;
 }
 
 export interface Notebook {

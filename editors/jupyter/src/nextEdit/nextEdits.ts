@@ -4,6 +4,7 @@ import type { Cell, Tracker } from '../lab';
 import type { Notebooks } from '../notebooks';
 import { type Change, placeOf } from '../positions';
 import type { Socket } from '../socket';
+import { inOneStep } from '../undo';
 import { Asking } from './asking';
 import { Ink } from './drawing';
 import { isCurrent, isDrawnInPlace, isWhereJumped, type Offer, offered, show, typed } from './offer';
@@ -144,14 +145,14 @@ export class NextEdits {
   private apply({ id, cell, edit: { start, old, text } }: Offer, { editor }: Here): void {
     this.offer = undefined;
     this.draw();
-    cell.undoManager?.stopCapturing();
-    editor.editor.dispatch({
-      changes: { from: start, to: start + old.length, insert: text },
-      selection: { anchor: start + text.length },
-      scrollIntoView: true,
-      userEvent: 'input.complete',
-    });
-    cell.undoManager?.stopCapturing();
+    inOneStep(cell.undoManager, () =>
+      editor.editor.dispatch({
+        changes: { from: start, to: start + old.length, insert: text },
+        selection: { anchor: start + text.length },
+        scrollIntoView: true,
+        userEvent: 'input.complete',
+      }),
+    );
     void this.socket.ask('workspace/executeCommand', { command: ACCEPTED, arguments: [id] }).answer.catch(() => undefined);
     this.moved(); // by ourselves, which is no reason to ask again
     this.asking.ask(0);

@@ -228,8 +228,9 @@ function M.setup(given)
     })
   end
   on('FileType', attach, settings.filetypes)
+  require('foretype.renaming').on(group, hide)
   on({ 'InsertEnter', 'CursorMovedI', 'TextChangedI', 'TextChangedP' }, moved)
-  on('InsertLeave', forget)
+  require('foretype.leaving').on(group, 'fallback', forget)
   on('BufWipeout', drop)
 end
 

@@ -71,7 +71,8 @@ local wanted = {}
 --- Accept what is shown: 'all', its next 'word', or its 'line'. False if nothing is shown.
 ---
 --- The text is changed ahead of the keys that are typed already, which may be many on a busy machine, and after a mapping with
---- `expr`, which must not change it. A completion menu is closed first and leaves the text as it is.
+--- `expr`, which must not change it. A completion menu is closed first and leaves the text as it is. What is accepted is one undo
+--- step: neither what was typed before nor what is typed behind it goes with it.
 --- @param part string?
 --- @param otherwise string? key to press when it turns out that what is shown does not fit any more
 function M.accept(part, otherwise)
@@ -80,7 +81,7 @@ function M.accept(part, otherwise)
   end
   wanted = { part = part or 'all', otherwise = otherwise }
   local close = vim.fn.pumvisible() == 1 and '<C-x><C-z>' or ''
-  press(close .. "<Cmd>lua require('foretype').insert()<CR>")
+  press(close .. "<C-g>u<Cmd>lua require('foretype').insert()<CR><C-g>u")
   return true
 end
 

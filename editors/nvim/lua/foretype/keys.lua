@@ -12,6 +12,17 @@ local function raw(lhs)
   return vim.api.nvim_replace_termcodes(lhs, true, true, true)
 end
 
+--- What a key does that nobody has mapped: with Alt it is Escape and the key, but only where it is typed (`:help i_ALT`).
+--- @return string keys
+--- @return boolean whether they may be mapped themselves, as typed ones are
+local function unmapped(lhs)
+  local key = lhs:match('^<[MAma]%-(.+)>$')
+  if not key or key:find('^%u%-.') then
+    return lhs, false
+  end
+  return '<Esc>' .. (#key > 1 and '<' .. key .. '>' or key), true
+end
+
 --- What a key is mapped to in the current buffer; `maparg()` of 0.7 gives functions as numbers.
 local function mapped(mode, lhs)
   for _, mappings in ipairs({ vim.api.nvim_buf_get_keymap(0, mode), vim.api.nvim_get_keymap(mode) }) do
@@ -58,7 +69,8 @@ function M.over(mode, lhs, take, told, bufnr)
     if was then
       copy(mode, before(mode, lhs .. (bufnr or '')), was)
     else
-      vim.keymap.set(mode, before(mode, lhs .. (bufnr or '')), lhs)
+      local keys, mappable = unmapped(lhs)
+      vim.keymap.set(mode, before(mode, lhs .. (bufnr or '')), keys, { remap = mappable })
     end
   end
   vim.keymap.set(mode, lhs, function()

@@ -7,6 +7,7 @@
 --- after each key before it asks: once it has asked in a buffer, this asks sooner, and the answer goes the same way.
 local M = {}
 
+local leaving = require('foretype.leaving')
 local offer = require('foretype.offer')
 
 local METHOD = 'textDocument/inlineCompletion'
@@ -44,6 +45,15 @@ local function ask(bufnr, client, kind)
   ours = false
 end
 
+--- What Neovim does on InsertLeave alone: it takes what it shows off the screen, and forgets it.
+local function abort(bufnr)
+  for _, one in ipairs(vim.api.nvim_get_autocmds({ event = 'InsertLeave', buffer = bufnr })) do
+    if (one.group_name or ''):find('inline_completion', 1, true) then
+      vim.api.nvim_exec_autocmds('InsertLeave', { group = one.group, buffer = bufnr, modeline = false })
+    end
+  end
+end
+
 --- The client whose answers Neovim shows in this buffer, the current one; nil before Neovim has asked by itself.
 local function client_of(bufnr)
   return handlers[bufnr] and vim.lsp.get_clients({ bufnr = bufnr, name = 'foretype' })[1]
@@ -52,7 +62,7 @@ end
 --- Ask when no key comes for a moment, which Neovim itself does much later.
 local function ask_soon(bufnr)
   quiet:start(QUIET_MS, 0, vim.schedule_wrap(function()
-    if vim.api.nvim_get_current_buf() ~= bufnr or vim.fn.mode():sub(1, 1) ~= 'i' then
+    if vim.api.nvim_get_current_buf() ~= bufnr or not leaving.typing() then
       return
     end
     local client = client_of(bufnr)
@@ -70,6 +80,9 @@ local function watch(client)
     end
     bufnr = vim._resolve_bufnr(bufnr)
     handlers[bufnr] = handler
+    if not leaving.typing() then
+      return false -- Neovim's timer of a key before Ctrl+C
+    end
     local here = { vim.api.nvim_buf_get_changedtick(bufnr), params.position.line, params.position.character }
     if not ours and vim.deep_equal(here, last[bufnr]) then
       return false -- Neovim's timer of the last key, when the same was asked here
@@ -106,7 +119,7 @@ end
 local function grew(_, params)
   local bufnr = vim.api.nvim_get_current_buf() -- by name it is not found where it has none: a new one would be made
   local is_here = vim.uri_from_bufnr(bufnr) == params.textDocument.uri
-  if is_here and not live[bufnr] and offer.fitted(shown[bufnr]) and vim.fn.mode():sub(1, 1) == 'i' then
+  if is_here and not live[bufnr] and offer.fitted(shown[bufnr]) and leaving.typing() then
     shown[bufnr].again()
   end
 end
@@ -181,13 +194,18 @@ function M.setup(settings)
       end)
     end,
   })
-  vim.api.nvim_create_autocmd({ 'InsertLeave', 'LspDetach', 'BufWipeout' }, {
+  local function stop(bufnr)
+    quiet:stop()
+    cancel(bufnr) -- nobody waits for it any more
+    shown[bufnr], last[bufnr] = nil, nil
+    abort(bufnr)
+  end
+  leaving.on(group, 'native', stop)
+  require('foretype.renaming').on(group, stop)
+  vim.api.nvim_create_autocmd({ 'LspDetach', 'BufWipeout' }, {
     group = group,
     callback = function(event)
-      shown[event.buf], last[event.buf] = nil, nil
-      if event.event ~= 'InsertLeave' then
-        live[event.buf], handlers[event.buf] = nil, nil
-      end
+      shown[event.buf], last[event.buf], live[event.buf], handlers[event.buf] = nil, nil, nil, nil
     end,
   })
   vim.lsp.enable('foretype')

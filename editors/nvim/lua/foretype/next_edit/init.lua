@@ -382,7 +382,7 @@ function M.setup(given, its_backend)
   end
   on({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, changed)
   on({ 'CursorMoved', 'CursorMovedI', 'CompleteDone' }, moved)
-  on('InsertLeave', function(bufnr)
+  require('foretype.leaving').on(group, 'next_edit', function(bufnr)
     off('hidden')
     moved(bufnr)
   end)
