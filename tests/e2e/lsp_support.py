@@ -34,9 +34,24 @@ EMBEDDED = """
 [engine]
 name = "embedded"
 
-# The shipped model shows nothing unasked; what it says is wanted here, however unsure.
+# What the network of the tests says is wanted here, however unsure, and no code.
+[model]
+drop_broken = false
+
+[model.stop]
+least_chance = 0
+
 [model.min_mean_logprob]
-line = -100.0
+mid_line = -100
+line = -100
+block = -100
+"""
+
+NOTHING_UNASKED = """
+[model.min_mean_logprob]
+mid_line = 0.0
+line = 0.0
+block = 0.0
 """
 
 
@@ -149,9 +164,12 @@ class Editor:
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(document))
 
     def insert(self, line, character, text, uri=URI):
-        self.version += 1
         at = types.Position(line, character)
-        change = types.TextDocumentContentChangePartial(range=types.Range(at, at), text=text)
+        self.replace(types.Range(at, at), text, uri)
+
+    def replace(self, place, text, uri=URI):
+        self.version += 1
+        change = types.TextDocumentContentChangePartial(range=place, text=text)
         identifier = types.VersionedTextDocumentIdentifier(self.version, uri)
         self.client.text_document_did_change(types.DidChangeTextDocumentParams(identifier, [change]))
 

@@ -72,4 +72,4 @@ async def test_a_gateway_without_the_pool_says_so(tmp_path):
             with pytest.raises(JsonRpcException) as caught:
                 await call(it, EXPLAIN, 1)
             assert caught.value.code == -32803
-            assert caught.value.message == "this gateway has no quality pool; configure [pool.quality] url, and reload"
+            assert caught.value.message.startswith("this gateway answers no chat: it has no quality pool")

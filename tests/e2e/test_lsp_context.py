@@ -12,6 +12,7 @@ from context.tiny import raw
 from e2e.lsp_support import DEADLINE_S, RawEditor, editor, server_command
 from foretype_context.prompt.templates import grammar
 from foretype_wire.messages import Delta, Done, Finish, Profile
+from foretype_wire.segment_cache import SegmentCache
 from lsprotocol import types
 
 pytestmark = pytest.mark.slow  # whole processes
@@ -274,3 +275,68 @@ async def test_a_window_that_is_killed_leaves_no_process_behind(tmp_path):
     await it.ended()
     _, alive = await asyncio.to_thread(psutil.wait_procs, workers, DEADLINE_S)
     assert alive == []
+
+
+class Whole(Kept):
+    """The whole prompts, digests with their texts."""
+
+    def __init__(self):
+        super().__init__()
+        self.cache = SegmentCache()
+        self.prompts = []
+
+    async def behave(self, peer: Peer, message):
+        said = []
+        for segment in message.segments:
+            if segment.text is not None:
+                self.cache.receive_text(segment.kind, segment.text)
+            said.append(
+                segment.text or (segment.digest and self.cache.receive_digest(segment.kind, segment.digest)) or ""
+            )
+        self.prompts.append("".join(said))
+        await super().behave(peer, message)
+
+
+def ignored(it, root):
+    (root / "shop" / ".gitignore").write_text("cart.py\n")
+    event = types.FileEvent((root / "shop" / ".gitignore").as_uri(), types.FileChangeType.Created)
+    it.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+
+
+def ignored_and_saved(it, root):
+    (root / ".gitignore").write_text("shop/\n")
+    identifier = types.TextDocumentIdentifier((root / ".gitignore").as_uri())
+    it.client.text_document_did_save(types.DidSaveTextDocumentParams(identifier))
+
+
+def excluded(it, root):
+    settings = {"foretype": {**options(root.parent), "excludedGlobs": ["**/cart.py"]}}
+    it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+
+
+def holding_a_key(it, root):
+    it.insert(0, 0, "-----BEGIN PRIVATE KEY-----\n", uri=(root / "shop" / "cart.py").as_uri())
+
+
+@pytest.mark.parametrize("leave_out", [ignored, ignored_and_saved, excluded, holding_a_key])
+async def test_from_the_moment_a_file_is_left_out_no_prompt_holds_a_line_of_it(root, tmp_path, leave_out):
+    pay, cart = (root / "pay.py").as_uri(), (root / "shop" / "cart.py").as_uri()
+    kept = Whole()
+    async with WireServer(kept.behave, profile=PROFILE) as server:
+        server.tokenizer, kept.url = TOKENIZER, server.url
+        async with editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it:
+            await indexed(it)
+            it.open(PAY, uri=pay)
+            if leave_out is holding_a_key:
+                it.open(CART, uri=cart)
+            typist = Typist(it, pay, 3, 14)
+            await typist.until_seen(kept, "def grand_total")
+            leave_out(it, root)
+            before = len(kept.prompts)
+
+            async def asked():
+                await typist.key()
+                return len(kept.prompts) >= before + 5
+
+            await until(asked)
+            assert not [prompt for prompt in kept.prompts[before:] if "grand_total" in prompt]

@@ -36,9 +36,10 @@ async def test_a_key_in_the_middle_of_twelve_megabytes_is_answered_with_what_sta
         it.insert(2, 0, "# above\n# the window\n")
         # Two lines above, and one before: what stands there is that of 497 lines behind the first place. The face is two units.
         left = f'value_{MIDDLE + 497:06d} = compute("naïve 😀'
-        # The local candidate may be sure of how such a line ends, number and all.
-        ends = f"{left}here  # scripted", f'", {MIDDLE + 497:06d}'
-        assert (await typed(MIDDLE + 500, len(left) + 1, "here")).removeprefix(f"{left}here") in ends
+        # The prompt's last line begins with what stands behind the cursor; or the local candidate is sure of just that, number and all.
+        ends = f'", {MIDDLE + 497:06d})'
+        said = (await typed(MIDDLE + 500, len(left) + 1, "here")).removeprefix(f"{left}here")
+        assert said in (f"{ends}{left}here  # scripted", ends.removesuffix(")"))
         for line, name in ((10, "first"), (LINES, "last"), (MIDDLE, "again")):  # far from one another
             assert await typed(line, 0, f"{name} = \n") == f"{name} = {name} =  # scripted"
         assert (await it.status())["detail"] == ""

@@ -41,6 +41,19 @@ async def test_a_suggestion_comes_with_range_and_command_and_accepting_is_taken(
         assert (await it.status())["counts"]["accepted"] == 1
 
 
+async def test_what_is_put_in_whole_is_taken_where_the_editor_runs_no_command(served, tmp_path):
+    """Helix runs none of a completion item, and writes its whole range."""
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open(SOURCE)
+        item = await it.suggestion(4, 11)
+        it.replace(item.range, item.insert_text)
+        assert (await it.status())["counts"]["accepted"] == 1
+        await it.client.workspace_execute_command_async(
+            types.ExecuteCommandParams(item.command.command, list(item.command.arguments))
+        )
+        assert (await it.status())["counts"]["accepted"] == 1
+
+
 async def test_typing_through_is_answered_from_the_cache_without_another_request(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         it.open(SOURCE)

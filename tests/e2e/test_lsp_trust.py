@@ -2,12 +2,12 @@
 
 import asyncio
 import shutil
-import subprocess
 import sys
 
 import pytest
 from e2e.lsp_support import DEADLINE_S, SOURCE, editor
 from e2e.opened import Opened
+from git_repo import git
 from lsprotocol import types
 
 pytestmark = pytest.mark.skipif(
@@ -26,9 +26,8 @@ def project(tmp_path):
     (root / "pay.py").write_text("from shop.cart import Basket\n" + SOURCE)
     (root / ".gitignore").write_text("*.log\n")
     (root / ".vscode/settings.json").write_text('{"foretype.multiLine": false}')
-    git = ("git", "-C", root, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     for words in (("init", "-q"), ("add", "-A", "-f"), ("commit", "-qm", "one")):
-        subprocess.run([*git, *words], check=True, capture_output=True)
+        git(root, *words)
     return root
 
 

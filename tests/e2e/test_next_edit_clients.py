@@ -48,8 +48,8 @@ def place(edit):
     return start["line"], start["character"], end["line"], end["character"]
 
 
-async def test_a_client_as_copilot_lsp_is_served_unchanged(tmp_path):
-    async with raw_editor(tmp_path, "--untrusted", options=MEDIUM) as it:
+async def test_a_client_as_copilot_lsp_is_served_unchanged(served, tmp_path):
+    async with raw_editor(tmp_path, "--untrusted", "--gateway", served.url, options=MEDIUM) as it:
         opened(it)
         changed(it, 1, 0, 9, 14, "breadth")
         ask(it, 1, 1, 0, 16)
@@ -65,8 +65,8 @@ async def test_a_client_as_copilot_lsp_is_served_unchanged(tmp_path):
         assert await edits(it, 3) == []
 
 
-async def test_a_client_as_sidekick_is_served_unchanged(tmp_path):
-    async with raw_editor(tmp_path, "--untrusted", options=MEDIUM) as it:
+async def test_a_client_as_sidekick_is_served_unchanged(served, tmp_path):
+    async with raw_editor(tmp_path, "--untrusted", "--gateway", served.url, options=MEDIUM) as it:
         (announced,) = it.answers(0)
         opened(it)
         changed(it, 1, 0, 9, 14, "breadth")

@@ -23,6 +23,7 @@ const commands = {
   async open({ url, cells = 1, width = 1100, height = 700 }) {
     await page?.context().close();
     page = await (await browser.newContext({ viewport: { width, height } })).newPage();
+    page.setDefaultNavigationTimeout(180_000);
     complaints = [];
     page.on('pageerror', (error) => complaints.push(String(error)));
     page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));

@@ -19,6 +19,7 @@ const commands = {
       viewport: { width, height },
       args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
     });
+    context.setDefaultNavigationTimeout(180_000);
     page = context.pages()[0] ?? (await context.newPage());
     await page.goto(url, { waitUntil: 'domcontentloaded' });
     await page.waitForSelector('.monaco-editor .view-line', { timeout: 180_000 });
@@ -138,8 +139,10 @@ const commands = {
   // Name of the file that the active tab shows.
   tab: () => page.evaluate(() => document.querySelector('.tab.active')?.getAttribute('data-resource-name') ?? ''),
   status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),
-  // Notifications that popped up: there must never be any of ours.
+  // Notifications that popped up: there must never be any of ours, but for a question.
   notifications: () => page.evaluate(() => [...document.querySelectorAll('.notification-list-item-message')].map((node) => node.textContent)),
+  // Press the button with this text of a notification.
+  answer: ({ text }) => page.locator('.notification-list-item-buttons-container .monaco-button', { hasText: text }).first().click(),
   size: ({ width, height }) => page.setViewportSize({ width, height }),
   screenshot: ({ path }) => page.screenshot({ path }).then(() => path),
   close: () => context?.close(),

@@ -4,16 +4,16 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
 
-from e2e.editors.session_support import Tapped, tapping
+from e2e.editors.session_support import Tapped, tapping, whole
 from e2e.editors.terminal_support import DEADLINE_S, ROOT, environment
 from e2e.lsp_support import server_command
+from foretype_lab.processes import free_ports
 from foretype_lsp.documents.documents import Documents
 from foretype_lsp.documents.notebook_messages import DidChangeNotebook, DidOpenNotebook
 from foretype_lsp.documents.notebooks import Notebooks
@@ -93,9 +93,7 @@ class Jupyter:
         (config / "labconfig" / "default_setting_overrides.json").write_text(json.dumps(OVERRIDES | (settings or {})))
         places = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
         env = environment(folder, **places, PATH=f"{VENV / 'bin'}:{os.environ['PATH']}")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        [self.port] = free_ports(1)
         self._log = (folder / "jupyter.log").open("w")
         self.process = subprocess.Popen(
             [
@@ -243,6 +241,12 @@ class Page:
                 raise TimeoutError(f"never: {what}; ghost text {self.ghost()!r}, cells {self.cells()!r}")
             time.sleep(0.02)
 
+    def kernel(self):
+        """The id of the notebook's kernel, which is waited for: a cell that is run before there is one is not run, and nothing says so."""
+        running = "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.id ?? ''"
+        self.until(lambda: self.do("evaluate", expression=running) != "", "a kernel")
+        return self.do("evaluate", expression=running)
+
     def until_ghost(self, text):
         self.until(lambda: self.ghost() == text, f"ghost text {text!r}")
 
@@ -346,6 +350,4 @@ class Stubbed(Lab):
     def answer(self, text=None, replaces=0, next=()):
         """A suggestion, or none, and the next edits (`stub_lsp.py`)."""
         suggestion = {} if text is None else {"text": text, "replaces": replaces}
-        new = self._answer.with_suffix(".new")
-        new.write_text(json.dumps({**suggestion, "next": next}))
-        new.rename(self._answer)
+        whole(self._answer, {**suggestion, "next": next})

@@ -139,6 +139,14 @@ class Neovim(Terminal):
         errors = [line for line in log.splitlines() if line.startswith("[ERROR]")]
         return [self.ask("vim.api.nvim_exec2('messages', {output = true}).output"), *errors]
 
+    def goes_on_under_another_name(self, command, path):
+        """Give the buffer another name. Neovim tells of its changes under that one then, which it has not opened."""
+        self.type(f":{command} {path}")
+        self.press("Enter", "G")
+        self.type("o    value = ")
+        self.until("value = value =  # scripted")
+        assert "etached" not in "".join(self.complaints())
+
 
 class OldNeovim(Neovim):
     """Neovim before 0.12: the plugin draws, and older calls of Lua ask."""

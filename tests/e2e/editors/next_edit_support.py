@@ -3,14 +3,13 @@
 Tab and the backspace are plain there: they put in a tab and take one character, so that a key that was not ours is seen.
 """
 
-import json
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
-from e2e.editors.session_support import Tapped, tapping
+from e2e.editors.session_support import Tapped, tapping, whole
 from e2e.lsp_support import DEADLINE_S
 
 QUESTION = "textDocument/copilotInlineEdit"
@@ -36,7 +35,7 @@ class Seen(NamedTuple):
 
 def offering(file: Path, *listed, **more):
     """Have the server of `stub_lsp.py` that reads this file offer these next edits."""
-    file.write_text(json.dumps({"next": listed, **more}))
+    whole(file, {"next": listed, **more})
 
 
 class Messages:

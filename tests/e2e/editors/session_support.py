@@ -30,6 +30,13 @@ LAST = "x"
 PATIENCE_S = 180.0
 
 
+def whole(file: Path, said):
+    """Written whole or not at all: another process reads it at any time."""
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(said))
+    new.rename(file)
+
+
 def tapping(file: Path, command):
     """`command`, with every message that it hears and says written to `file` (:class:`Tapped` reads it)."""
     return (sys.executable, Path(__file__).parent / "tap.py", file, *command)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from e2e.editors.driven import EDITORS, PATIENCE_S
-from e2e.lsp_support import gateway, server_command
+from e2e.lsp_support import NOTHING_UNASKED, gateway, server_command
 
 ASKING = {
     "neovim": ["M-\\"],
@@ -12,12 +12,6 @@ ASKING = {
     "emacs": ["M-x", "foretype-suggest", "Enter"],
     "vscode": ["Alt+Backslash"],
 }
-NOTHING_UNASKED = """
-[model.min_mean_logprob]
-mid_line = 0.0
-line = 0.0
-block = 0.0
-"""
 pytestmark = pytest.mark.timeout(300)
 
 

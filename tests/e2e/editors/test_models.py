@@ -80,10 +80,8 @@ def test_vs_codes_menu_lists_models_takes_one_and_says_that_there_was_none_good(
         vscode.type("shipped")
         vscode.do("picked", text="shipped")
         vscode.press("Enter")
-        vscode.until(
-            lambda: any("foretype-py-10m serves" in said for said in vscode.do("notifications")), "it serves", 120.0
-        )
-        vscode.until(lambda: "model: foretype-py-10m" in tooltip(vscode), "the item names it")
+        vscode.until(lambda: any("foretype-135m serves" in said for said in vscode.do("notifications")), "it serves")
+        vscode.until(lambda: "model: foretype-135m" in tooltip(vscode), "the item names it")
     finally:
         vscode.close()
 

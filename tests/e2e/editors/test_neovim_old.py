@@ -102,6 +102,11 @@ def test_a_file_that_was_read_again_gets_suggestions_still(neovim):
     neovim.until("value = value =  # scripted")
 
 
+@pytest.mark.parametrize("command", ["file", "saveas"])
+def test_a_file_under_another_name_gets_suggestions_still(neovim, command, tmp_path):
+    neovim.goes_on_under_another_name(command, tmp_path / "other.py")
+
+
 def test_checkhealth_finds_nothing_wrong(neovim):
     neovim.type(":checkhealth foretype")
     neovim.press("Enter")

@@ -22,7 +22,7 @@ require('minuet').setup({{
   provider = 'openai_fim_compatible', n_completions = 1, throttle = 0, debounce = 50,
   virtualtext = {{ auto_trigger_ft = {{ 'python' }}, keymap = {{ accept = '<M-a>' }} }},
   provider_options = {{ openai_fim_compatible = {{
-    end_point = 'http://127.0.0.1:{port}/v1/completions', api_key = 'FORETYPE_KEY', name = 'Foretype', model = 'any',
+    end_point = 'http://127.0.0.1:{port}/v1/completions', api_key = 'FORETYPE_KEY', name = 'Foretype', model = 'foretype',
     optional = {{ max_tokens = 56 }},
   }} }},
 }})

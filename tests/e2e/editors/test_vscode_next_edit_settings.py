@@ -19,10 +19,6 @@ def notebook(*texts):
     )
 
 
-def sources(file):
-    return ["".join(cell["source"]) for cell in json.loads(file.read_text())["cells"]]
-
-
 @pytest.fixture(scope="module")
 def window(served, tmp_path_factory):
     with Window(tmp_path_factory.mktemp("vscode"), served.url, {}) as it:
@@ -73,11 +69,6 @@ def test_it_goes_on_from_cell_to_cell_of_a_notebook(window):
     window.press("Control+Shift+z")
     window.until(lambda: "size" in window.it.do("active"), "and back")
     window.press("Alt+j")
-
-    def saved():
-        window.press("Control+s")
-        return sources(file)
-
     wanted = ["size = 1\nprint(size)", "area = size * 2\n", CELLS[2]]
-    window.until(lambda: saved() == wanted, f"saved as {wanted}")
+    window.until(lambda: window.it.cells(file) == wanted, f"saved as {wanted}")
     assert len(window.told(SHOWN)) >= shown + 2

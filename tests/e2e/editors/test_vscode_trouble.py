@@ -147,12 +147,7 @@ def test_a_cell_of_a_notebook_gets_a_suggestion_and_keeps_what_was_taken(vscode)
     vscode.type("\nvalue = ", delay_ms=30)
     vscode.until(lambda: "# scripted" in vscode.ghost(), "ghost text")
     vscode.press("Tab")
-
-    def source():
-        vscode.press("Control+s")
-        return "".join(json.loads(file.read_text())["cells"][0]["source"])
-
-    vscode.until(lambda: source() == "x = 1\nvalue = value =  # scripted", "accepted and saved")
+    vscode.until(lambda: vscode.cells(file) == ["x = 1\nvalue = value =  # scripted"], "accepted and saved")
     assert [text for text in vscode.do("notifications") if "oretype" in text] == []  # of kernels VS Code may speak
     assert "ready" in status(vscode)
 

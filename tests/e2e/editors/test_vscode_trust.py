@@ -141,7 +141,7 @@ def test_no_python_of_the_folder_installs_the_server(tmp_path):
     vscode = VsCode(tmp_path, SOURCE, SETTINGS, files=hostile(marker), trust=False, env_more=nothing)
     try:
         vscode.do("focus")
-        vscode.until(lambda: "degraded" in (vscode.do("status") or ""), "it gave up", deadline_s=120)
+        vscode.until(lambda: "degraded" in (vscode.do("status") or ""), "it gave up")
         assert not marker.exists()
     finally:
         vscode.close()

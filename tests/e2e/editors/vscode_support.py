@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from e2e.editors.terminal_support import DEADLINE_S, INSTALLED, ROOT, environment
+from foretype_lab.processes import free_ports
 
 EXTENSION = ROOT / "editors" / "vscode" / "foretype.vsix"
 
@@ -61,10 +61,8 @@ class VsCode:
         env |= {"PATH": f"{node.parent}:{env['PATH']}", **(env_more or {})}
         places = ("--user-data-dir", data, "--extensions-dir", extensions)
         install = [node, server, *places, "--install-extension", EXTENSION]
-        subprocess.run(install, env=env, check=True, capture_output=True, timeout=120)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        subprocess.run(install, env=env, check=True, capture_output=True, timeout=DEADLINE_S)
+        [port] = free_ports(1)
         quiet = ("--disable-telemetry", "--disable-update-check", *(("--disable-workspace-trust",) if trust else ()))
         self._log = (folder / "code-server.log").open("w")
         self._server = subprocess.Popen(
@@ -160,6 +158,14 @@ class VsCode:
         while text != (text := self.file.read_text()):  # a file is emptied first and written then
             time.sleep(0.3)
         return text
+
+    def cells(self, notebook):
+        """Save, and the text of each cell as it lies on disk; none while the file is being written."""
+        self.press("Control+s")
+        try:
+            return ["".join(cell["source"]) for cell in json.loads(notebook.read_text())["cells"]]
+        except json.JSONDecodeError:
+            return []
 
     def close(self):
         for process in (self._browser, self._server):

@@ -5,12 +5,12 @@ import contextlib
 import secrets
 from pathlib import Path
 
+from backend.simulated_month import write_month
 from e2e.lsp_support import gateway
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, User
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.reports.period import month
-from foretype_lab.telemetry_events.month import write_month
 
 MONTH = "2026-09"
 WEEK = "2026-W38"
