@@ -12,41 +12,60 @@ export PYTHONUTF8 := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-fleet test-all setup check lint types docs platforms format lock dashboard openapi reference plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity pictures release clean
+.PHONY: help run test test-slow test-editors test-fleet test-fresh test-skipped test-all test-ci setup check lint types docs platforms format lock dashboard openapi reference promises coverage plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm test-vllm-engines test-vllm-times gpu-bench rehearse containers pictures release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
 
-run: $(VENV)/.installed ## Install, start the gateway with the shipped model, show it at work, say how to attach an editor
+run: $(VENV)/.installed ## Install, fetch the network's public base once, start the gateway with the shipped model, show it at work, say how to attach an editor
 	@$(BIN)/foretype quickstart
 
 # Tests run in any order on any number of workers. SEED=N repeats an order and hypothesis' examples; ARGS='--lf -x' goes to pytest.
 # Two workers a core: most tests wait for a process half of their time.
 WORKERS := $(or $(WORKERS),$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2))))
 SEED := $(or $(SEED),$(shell date +%s))
-PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
+PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rfEs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
 test: $(VENV)/.installed-dev ## Install everything for development and run the tests, but for what test-all adds
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (rules or slow or soak or editors or vllm or fleet)' $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet)' $(FILES) $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet or release)' $(FILES) $(ARGS)
 
 # Tests of one editor share its window and go on where the one before stopped: in the order of their file.
-EDITORS = $(BIN)/pytest -q -rs -p no:randomly
+EDITORS = $(BIN)/pytest -q -rfEs -p no:randomly
 
-# Two files at a time: an editor waits for its user more than half of the time.
+# Two files at a time: an editor waits for its user more than half of the time. Three (EDITOR_WORKERS) were not yet seen whole.
 test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), two at a time
 	@$(EDITORS) -n $(or $(EDITOR_WORKERS),2) --dist loadfile -m editors $(FILES) $(ARGS)
 
-# One cluster at a time, and each file in its order: a fleet is brought up once, and ended by the last test.
+# Two files at a time, each on a cluster of its own and in its order: a fleet is brought up once, and ended by the last test.
 test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
-	@$(BIN)/pytest -q -rs -p no:randomly $(or $(FILES),tests/fleet) $(ARGS)
+	@$(BIN)/pytest -q -rfEs -p no:randomly -n $(or $(FLEET_WORKERS),2) --dist loadfile $(or $(FILES),tests/fleet) $(ARGS)
+
+# Editors, vLLM, Ray and the rehearsal wait for each other and for themselves half of the time: side by side they keep two cores busy.
+MIXED := test-editors+test-vllm-engines,rehearse+test-fleet test-vllm-times
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
-	@.ci/parts test test-slow test-editors test-vllm test-fleet rehearse $(PARTS)
+	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true  # before parts that would both make it; where it cannot be had they say so
+	@.ci/parts test test-slow $(MIXED)
 
-setup: $(VENV)/.installed-dev ## Make .venv with everything for development
+# As CI does it: the tests of `make test` run where nothing is installed, and what they skip there is run here.
+test-ci:
+	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true
+	@.ci/parts test-fresh test-skipped test-slow $(MIXED)
+
+SKIPPED := build/skipped-fresh
+
+test-fresh: ## `make run` and `make test` on a machine that nobody prepared: a fresh clone, no program but Python, git and make (Debian, as root)
+	@.ci/fresh-tests "$(SKIPPED)" SEED=$(SEED) WORKERS=$(WORKERS)
+
+test-skipped: $(VENV)/.installed-dev ## What `make test-fresh` had to skip, with what is installed here
+	@test -e "$(SKIPPED)" || { echo "make test-fresh first: it writes $(SKIPPED)"; exit 1; }
+	@$(PYTEST) -n $(WORKERS) --skips tests/skips_installed.toml $(ARGS) "@$(SKIPPED)"
+
+setup: $(VENV)/.installed-dev ## Make .venv with everything for development, and fetch the network's public base once
+	@$(BIN)/foretype models fetch || echo "tests and gateways go on without it"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Foretype needs Python 3.11 or newer; found: $$($(PYTHON) --version). Set PYTHON=/path/to/python3.11"; exit 1; }
@@ -69,7 +88,7 @@ lint: $(VENV)/.installed-dev ## ruff, the import rules, and what tests say of th
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -p no:randomly -m rules tests/test_doors.py tests/test_error_trees.py tests/test_modules.py
+	@$(BIN)/pytest -q -p no:randomly -m rules tests/test_doors.py tests/test_error_trees.py tests/test_modules.py tests/test_promises.py
 
 types: $(VENV)/.installed-dev ## pyright, strict
 	@$(BIN)/pyright
@@ -87,7 +106,7 @@ bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 	@$(BIN)/foretype bench latency
 
 soak: $(VENV)/.installed-dev ## Fifty kills of each kind, twenty of each in a fleet, five of vLLM, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
-	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/lab/test_telemetry_events.py
+	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/backend/test_killed_feedback.py
 	@FORETYPE_SOAK_EVENTS=1000000 $(BIN)/pytest -q tests/backend/test_admission.py
 	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
 	@FORETYPE_SOAK_ROUNDS=20 $(BIN)/pytest -q -s -p no:randomly tests/fleet/test_gateways.py
@@ -142,10 +161,21 @@ plan-page: $(VENV)/.installed-dev ## Write the planner's formulas as JavaScript,
 reference: $(VENV)/.installed-dev ## Write docs/reference/ anew from what the code says of itself
 	@$(BIN)/python -m foretype_lab.reference docs/reference
 
+promises: $(VENV)/.installed-dev ## Write tests/promises.json anew: what users rely on, by kind, each with a test that would miss it
+	@$(BIN)/python -m foretype_lab.reference.kept tests/promises.json CHANGELOG.md
+
+COVERAGE = COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage
+coverage: $(VENV)/.installed-dev ## Write tests/coverage.md: branches that `make test` takes, by package, in the processes that it starts too
+	@$(BIN)/python -m pip install $(PIP_FLAGS) 'coverage>=7.10,<8'
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(COVERAGE) run --rcfile=tests/coverage.toml -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (rules or slow or soak or editors or vllm or fleet)' $(ARGS)
+	@$(COVERAGE) combine -q --rcfile=tests/coverage.toml && $(COVERAGE) json -q --rcfile=tests/coverage.toml -o build/coverage/report.json
+	@$(BIN)/python tests/coverage_by_package.py build/coverage/report.json tests/coverage.md
+
 openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway's doors
 	@$(BIN)/python -m foretype_backend.start.openapi docs/openapi.json
 
-train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
+train-env: ## Make .venv-train with torch, for training the adapter (a gigabyte)
 	@test -x $(TRAIN)/bin/python || $(PYTHON) -m venv $(TRAIN)
 	@$(TRAIN)/bin/pip install --disable-pip-version-check '$(TORCH)'
 	@$(TRAIN)/bin/pip install --disable-pip-version-check -e '.[local]' -e './lab[train]' '$(TORCH)' pytest pytest-asyncio pytest-timeout hypothesis
@@ -162,12 +192,16 @@ vocabularies: ## Fetch real vocabularies into .vocabularies, or say where they a
 peer-gateways-env: ## Install litellm and smg, each into an environment of its own, to measure beside them (bench peer-load)
 	@PYTHON=$(PYTHON) requirements/peer-gateways.sh
 
-vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
+vllm-env: .venv-vllm/.installed ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
+
+.venv-vllm/.installed: requirements/torch-cpu.txt requirements/vllm.txt pyproject.toml lab/pyproject.toml
 	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	@.venv-vllm/bin/pip install --disable-pip-version-check -q --no-deps -r requirements/torch-cpu.txt
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q -r requirements/vllm.txt
 	@.venv-vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec  # built for GPUs: their import fails here
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q --no-deps -e . -e lab
 	@.venv-vllm/bin/python -P -c 'import vllm; print("vllm", vllm.__version__)'
+	@touch $@
 
 vllm-suffix: vllm-env ## Build what vLLM's suffix speculation needs into .venv-vllm (cmake, a C++ compiler; two minutes)
 	@requirements/vllm-suffix.sh
@@ -177,16 +211,17 @@ mutants: $(VENV)/.installed-dev ## Break the code in 275 places, one at a time, 
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 # Two engines at a time, since one keeps one core busy while it starts; what measures times has the machine to itself.
-VLLM = .venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception -m "vllm and not soak"
+VLLM = .venv-vllm/bin/python -m pytest -q -rfEs -p no:unraisableexception -m "vllm and not soak"
 QUIET := tests/vllm/test_isolation.py tests/vllm/test_simulated.py
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
-ifdef FILES
-	@$(VLLM) $(FILES) $(ARGS)
-else
-	@said=0; $(VLLM) -n 2 --dist loadfile tests/vllm $(addprefix --ignore=,$(QUIET)) $(ARGS) || said=$$?; \
-	  $(VLLM) $(QUIET) $(ARGS) && exit $$said
-endif
+	@said=0; $(MAKE) --no-print-directory test-vllm-engines || said=$$?; $(MAKE) --no-print-directory test-vllm-times && exit $$said
+
+test-vllm-engines: $(VENV)/.installed-dev vllm-env
+	@$(VLLM) $(or $(FILES),-n 2 --dist loadfile tests/vllm $(addprefix --ignore=,$(QUIET))) $(ARGS)
+
+test-vllm-times: vllm-env
+	@$(VLLM) $(or $(FILES),$(QUIET)) $(ARGS)
 
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER); PROFILES=1 for the profiles of deploy/
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)") $(if $(PROFILES),--profiles)
@@ -195,26 +230,26 @@ rehearse: $(VENV)/.installed-dev ## Start what deploy/ names, without rights, wi
 	@test -x "$${FORETYPE_VLLM_VENV:-.venv-vllm}/bin/python" || { echo "make vllm-env first: the rehearsal serves with the real vLLM"; exit 1; }
 	@PYTHONPATH=tests $(BIN)/python -m rehearsal
 
-parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformers in fp32 (STORE=folder with validation/)
-	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (lab/README.md)"; exit 1; }
-	@for engine in openvino llamacpp vllm; do $(TRAIN)/bin/foretype models parity --engine $$engine --store "$(STORE)" || exit 1; done
+containers: ## Build the gateway's image and run it with its stores from deploy/compose.yaml in podman, with a stand-in of the engine (Debian, as root)
+	@.ci/containers
 
 pictures: $(VENV)/.installed ## Remake the pictures of README, docs/use.md (what `foretype use` writes in 80 columns) and docs/capacity.md (its pages in Chromium)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/foretype demo --keys 140 --speed 0 --state-dir "$$folder" --svg docs/demo.svg && \
 	$(BIN)/foretype use --state-dir "$$folder" --folder "$$folder" --svg docs/use.svg && \
 	$(BIN)/foretype use "$$($(BIN)/python -c 'from foretype_models.artifacts import locate; print(locate().path)')" \
-		--grammar foretype-1 --anyway --state-dir "$$folder" --svg docs/use-file.svg && \
+		--state-dir "$$folder" --svg docs/use-file.svg && \
 	$(BIN)/foretype simulate --day --json > "$$folder/day.json" && \
 	$(BIN)/foretype simulate --scenario routing --json > "$$folder/routing.json" && \
 	$(BIN)/foretype simulate --validate --json > "$$folder/validated.json" && \
 	$(BIN)/python tests/e2e/playground/picture_plan.py docs && \
 	$(BIN)/python tests/e2e/playground/picture_simulate.py docs "$$folder/routing.json" "$$folder/day.json" "$$folder/validated.json"
 
-release: $(VENV)/bin/python ## Everything that a version consists of into dist/: wheels, editors' packages, bills of materials, checksums (node 20)
+release: $(VENV)/.installed-dev ## Everything that a version consists of into dist/: wheels, editors' packages, bills of materials, checksums (node 20); tried with pipx, uvx and JupyterLab
 	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
 	@.venv-release/bin/python -m pip install $(subst -c requirements/lock.txt,,$(PIP_FLAGS)) 'build>=1.3,<2' 'cyclonedx-bom>=7,<8'
 	@$(PYTHON) .ci/release .venv-release/bin/python
+	@$(BIN)/pytest -q -rfEs -p no:randomly -m release tests/packaging
 
 clean: ## Remove caches and build products, keep the environments
 	@rm -rf .pytest_cache .ruff_cache .hypothesis dist build results

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds llama.cpp's server once, for this machine's CPU, from the source inside the llama-cpp-python sdist:
 # .venv-peer/bin/llama-server, and .venv-peer/VERSION with what it was built from. 10 to 20 minutes of two cores.
+# CFLAGS and CXXFLAGS reach the compiler, for a processor on which AMX does not run: -mno-amx-tile -mno-amx-int8 -mno-amx-bf16.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=.venv-peer
