@@ -1,7 +1,5 @@
 """pip, for the tests of what is installed (tests/packaging, whose name as a package is another one's)."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every alert rings in a world where everything is wrong and in none where it is well; burn rates want a long window and a short one."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Dashboard and alerts: nothing they ask for is missing in /metrics, and their queries parse. Whether alarms ring: test_alerts.py."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

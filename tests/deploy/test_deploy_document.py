@@ -4,8 +4,7 @@
 `docker`, and those commands of `kubectl` that need a cluster.
 """
 
-from __future__ import annotations
-
+import asyncio
 import base64
 import json
 import os
@@ -18,7 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
+from backend.postgres_server import BIN, available, server
 from e2e.processes import PYTHON_SCRIPT
+from foretype_backend.identity.directory import Tenant
+from foretype_backend.identity.store import IdentityStore
 from rehearsal.rendering import VERSIONS, check_object, kubectl, render
 
 ROOT = Path(__file__).parents[2]
@@ -128,10 +130,10 @@ def test_every_block_of_the_page_is_run_here() -> None:
         "One machine: Docker Compose": 2,
         "A cluster: Kubernetes": 3,
         "A fleet on Ray": 1,  # tests/fleet/test_example.py
-        "Upgrade and roll-back": 3,
+        "Upgrade and roll-back": 4,
     }
     settings = TEXT.count("```json ")  # of vLLM: tests/vllm/test_prefill_apart.py
-    assert (TEXT.count("```bash"), settings) == (9, 2) and TEXT.count("```") / 2 == 9 + settings
+    assert (TEXT.count("```bash"), settings) == (10, 2) and TEXT.count("```") / 2 == 10 + settings
 
 
 @pytest.mark.slow
@@ -173,10 +175,43 @@ def test_the_commands_for_a_cluster(shell: Any) -> None:
 def test_the_commands_of_an_upgrade(shell: Any) -> None:
     asked = shell(SECTIONS["Upgrade and roll-back"][0])
     assert named_services(asked) <= set(COMPOSE["services"])
-    asked = shell(*SECTIONS["Upgrade and roll-back"][1:])
+    asked = shell(*SECTIONS["Upgrade and roll-back"][1:3])
     known = {one["metadata"]["name"] for one in render("small")}
     deleted = [one["words"][4] for one in asked if "delete" in one["words"]]
     assert deleted and set(deleted) <= known
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="no PostgreSQL here: apt-get install postgresql")
+def test_a_backup_is_restored_as_the_page_says(tmp_path: Path) -> None:
+    """Its dump fed to the database that was there restored nothing, and ended with 0."""
+    inside = re.compile(r"^docker compose exec -T postgres (.*)$", re.MULTILINE)
+    dump, *restore = inside.findall("\n".join(SECTIONS["Upgrade and roll-back"]))
+    assert dump.startswith("pg_dump") and [one.split()[0] for one in restore] == ["dropdb", "createdb", "psql"]
+    with server() as url:
+        environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "PGHOST": url.rpartition("=")[2]}
+
+        def run(command: str) -> None:
+            there = command.replace(" -h 127.0.0.1", "")
+            done = subprocess.run(
+                there, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+
+        async def tenants(*, add: str = "") -> set[str]:
+            store = await IdentityStore.open(url)
+            if add:
+                await store.add_tenant(Tenant(name=add), 1)
+            found = {*(await store.snapshot()).tenants}
+            await store.close()
+            return found
+
+        assert asyncio.run(tenants(add="acme")) == {"acme"}
+        run(dump)
+        assert asyncio.run(tenants(add="later")) == {"acme", "later"}
+        for command in restore:
+            run(command)
+        assert asyncio.run(tenants()) == {"acme"}
 
 
 def test_every_alert_stands_on_the_page_and_no_other() -> None:

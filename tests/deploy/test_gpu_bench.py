@@ -1,14 +1,13 @@
 """The script behind `make gpu-bench`, without vLLM: shapes, table, and what it says where there is no vLLM."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,15 +100,39 @@ def probed(bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return bench
 
 
+def ends_the_slow_one(end: Callable[[], Exception]) -> type[subprocess.Popen[bytes]]:
+    """Children as they are, but that waiting for the slow one ends so, once it has written what it had."""
+
+    class Ending(subprocess.Popen[bytes]):
+        def communicate(self, *given: Any, **options: Any) -> Any:
+            plan = json.loads(given[0])
+            if "seconds" not in plan["arguments"]:
+                return super().communicate(*given)
+            assert self.stdin is not None
+            self.stdin.write(given[0])
+            self.stdin.close()
+            answer = Path(plan["answer"])
+            while not answer.exists() or not answer.stat().st_size:
+                time.sleep(0.02)
+            raise end()
+
+    return Ending
+
+
 def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = probed.argparse.Namespace(
-        json=tmp_path / "out.json", seconds=probed.RESERVE_S + 1.5, own=None, only="", profiles=False
-    )
-    monkeypatch.setattr(probed, "share_of", lambda left, *_: left)
+    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None, only="", profiles=False)
+    now = [0.0]
+
+    def late() -> Exception:
+        now[0] = 80.0
+        return subprocess.TimeoutExpired("measure.py", 70)
+
+    monkeypatch.setattr(probed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(probed.subprocess, "Popen", ends_the_slow_one(late))
     result: dict[str, Any] = {"gpu": False, "rows": {}}
-    probed._measure_all(args, result, tmp_path, time.monotonic())
+    probed._measure_all(args, result, tmp_path, 0.0)
     rows = json.loads(args.json.read_text())["rows"]
     assert rows == result["rows"]
     assert "does not start" in rows["broken"]["failed"]
@@ -120,10 +143,10 @@ def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
     assert rows["late"]["failed"].startswith("no time was left")
     args.only = "elsewhere, missing"
     chosen: dict[str, Any] = {"gpu": False, "rows": {}}
-    probed._measure_all(args, chosen, tmp_path, time.monotonic())
+    probed._measure_all(args, chosen, tmp_path, now[0])
     assert list(chosen["rows"]) == ["missing", "elsewhere"]
     args.only = "nothing"
-    probed._measure_all(args, chosen, tmp_path, time.monotonic())
+    probed._measure_all(args, chosen, tmp_path, now[0])
     assert "no row has such a name" in chosen["rows"]["none"]["failed"]
 
 
@@ -131,16 +154,7 @@ def test_a_run_that_is_ended_has_written_what_it_had(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None, only="", profiles=False)
-
-    class Ended(subprocess.Popen[bytes]):
-        def communicate(self, *given: Any, **options: Any) -> Any:
-            if self.poll() is None and b'seconds": 60' in given[0]:
-                assert self.stdin is not None
-                self.stdin.close()
-                raise probed.Stopped
-            return super().communicate(*given, **options)
-
-    monkeypatch.setattr(probed.subprocess, "Popen", Ended)
+    monkeypatch.setattr(probed.subprocess, "Popen", ends_the_slow_one(probed.Stopped))
     result: dict[str, Any] = {"gpu": False, "rows": {}}
     with pytest.raises(probed.Stopped):
         probed._measure_all(args, result, tmp_path, time.monotonic())

@@ -1,7 +1,5 @@
 """The manifests for Kubernetes: rendered, valid, and what one object says of another is so. `make rehearse` starts what they name."""
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys

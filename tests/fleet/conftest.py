@@ -1,4 +1,4 @@
-"""Real Ray, run by `make test-fleet`, one cluster at a time. Replicas are what `engine.py` says, but where a test says otherwise."""
+"""Real Ray, run by `make test-fleet`, a cluster for each file. Replicas are what `engine.py` says, but where a test says otherwise."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_the_example_comes_up_and_goes_down_by_the_commands_of_the_page(
             assert done.returncode in ((0, 1) if " status " in line else (0,)), (line, done.stderr)
             said[line.split()[2]] = done.stdout
         assert list(said) == ["up", "status", "scale", "config", "down"]
-        assert "team is up" in said["up"] and "foretype-py-10m" not in said["status"] and "fast" in said["status"]
+        assert "team is up" in said["up"] and "foretype-135m" not in said["status"] and "fast" in said["status"]
         assert "applications:" in said["config"] and said["down"].startswith("team is down")
         assert made.processes() == []
     finally:

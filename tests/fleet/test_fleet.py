@@ -71,7 +71,7 @@ class Clients(threading.Thread):
         body = {"model": "coder", "prompt": [5, 6, 7], "max_tokens": 20, "stream": True, "temperature": 0}
         url, text, begun_s = f"http://{address}/v1/completions", "", None
         try:
-            with httpx.stream("POST", url, json=body, timeout=LIMIT_S, trust_env=False) as answer:
+            with httpx.stream("POST", url, json=body, timeout=LIMIT_S, trust_env=False, verify=False) as answer:
                 begun_s = time.monotonic()
                 for part in answer.iter_text():
                     text += part
@@ -106,7 +106,7 @@ def test_everybody_is_told_who_is_there(fleet: Fleet) -> None:
         "region": "eu",
     }
     assert labels["zone"] == "eu-1" and labels["role"] == "both" and labels["weight"] == "1" and labels["replica"]
-    models = httpx.get(f"http://{told['targets'][0]}/v1/models", timeout=LIMIT_S, trust_env=False)
+    models = httpx.get(f"http://{told['targets'][0]}/v1/models", timeout=LIMIT_S, trust_env=False, verify=False)
     assert models.status_code == 200
     assert fleet.directory("/rollouts") == {"fast": {"stable": "r1", "canary": None, "share": 0.0, "number": 0}}
 
@@ -119,7 +119,9 @@ def test_status_shows_each_replica_and_what_its_start_took(fleet: Fleet) -> None
     assert replica["phases"]["weights"] == 0.5  # as its engine writes
     assert replica["phases"]["image"] > 0 and replica["phases"]["warm"] > 0
     assert re.search(r"fast.*eu.*r1.*ready", fleet.ok("status"))
-    figures = httpx.get(f"http://127.0.0.1:{fleet.listens}/metrics", timeout=LIMIT_S, trust_env=False).text
+    figures = httpx.get(
+        f"http://127.0.0.1:{fleet.listens}/metrics", timeout=LIMIT_S, trust_env=False, verify=False
+    ).text
     assert 'foretype_fleet_replicas{pool="fast",region="eu",revision="r1",state="ready"} 1.0' in figures
     assert re.search(r'foretype_fleet_start_seconds\{phase="weights",pool="fast",replica="\w+"\} 0.5', figures)
     head = psutil.Process(os.getsid(replica["pid"]))
@@ -164,7 +166,7 @@ def test_a_long_stream_ends_whole_before_its_replica_goes(fleet: Fleet) -> None:
 
     def stream(address: str) -> None:
         url = f"http://{address}/v1/completions"
-        with httpx.stream("POST", url, json=body, timeout=LIMIT_S, trust_env=False) as answer:
+        with httpx.stream("POST", url, json=body, timeout=LIMIT_S, trust_env=False, verify=False) as answer:
             for text in answer.iter_text():
                 ends[address] = ends.get(address, "") + text
 

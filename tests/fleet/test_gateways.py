@@ -19,6 +19,7 @@ import httpx
 import psycopg
 import pytest
 from backend.identity_world import record
+from backend.postgres_server import Postgres, postgres
 from backend.redis_server import RedisServer, redis_server
 from backend.telemetry_world import opportunity
 from backend.test_stream_with_client import typing_session
@@ -34,7 +35,6 @@ from foretype_backend.identity.store import IdentityStore
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.session import regions as session_regions
 from foretype_context.prompt.assemble import Assembler
-from foretype_lab.postgres import Postgres, postgres
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Delta, Finish
 from msgspec.structs import replace
@@ -102,7 +102,9 @@ class Region:
 
     def asks(self, path: str, key: ApiKey) -> httpx.Response:
         headers = {"Authorization": f"Bearer {key.text}"}
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=LIMIT_S, trust_env=False)
+        return httpx.get(
+            f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=LIMIT_S, trust_env=False, verify=False
+        )
 
 
 class World:

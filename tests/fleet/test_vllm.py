@@ -20,7 +20,7 @@ from fleet.support import Fleet, alive, free_ports, until
 from fleet.typists import KEYS, Answer, Typists, gateway_process
 from foretype_backend.fleet.members.announced import AnnouncedRollout
 from foretype_backend.fleet.members.revisions import on_canary
-from vllm_world.model_folders import write_first_two_layers, write_shipped
+from vllm_world.model_folders import write_first_two_layers, write_served
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("FORETYPE_VLLM_VENV", ROOT / ".venv-vllm")) / "bin" / "python"
@@ -78,7 +78,7 @@ def fleet(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet
     # What `vllm serve` runs; the command itself looks for a distribution `vllm`, which the CPU build is not.
     vllm = json.dumps([str(PYTHON), "-P", "-m", "vllm.entrypoints.openai.api_server"])
     made = Fleet(folder, POOLS.replace("{vllm}", vllm), fleet=f'gateways = ["http://127.0.0.1:{port}"]')
-    (folder / "r1.yaml").write_text(_profile(write_shipped(folder / "model")))
+    (folder / "r1.yaml").write_text(_profile(write_served(folder / "model")))
     (folder / "r2.yaml").write_text(_profile(write_first_two_layers(folder / "other")))
     with made.up():
         yield made

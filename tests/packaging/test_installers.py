@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foretype_lab.processes import free_ports
 from packaging_support import ROOT, pip
 from websockets.sync.client import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.release, pytest.mark.timeout(900)]
 
 DEADLINE_S = 600.0
 TOKEN = "let-me-in"
@@ -106,7 +106,9 @@ def test_uvx_runs_quickstart_without_anything_installed(wheels: Path, tmp_path: 
     uvx = made(tmp_path / "uv", "uv") / "uvx"
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "UV_PYTHON": sys.executable, **pips_configuration()}
     with users_own(tmp_path) as first_steps:
-        said = run(uvx, "--find-links", wheels, "--from", "foretype[local]", "foretype", *first_steps, **env)
+        said = run(
+            uvx, "--find-links", wheels, "--with", "pip", "--from", "foretype[local]", "foretype", *first_steps, **env
+        )
     assert "Attach an editor" in said and "suggestions shown" in said
     installed = tmp_path / ".cache" / "uv"
     assert list(installed.rglob("openvino-*.dist-info")), "installed elsewhere"
@@ -137,9 +139,7 @@ def test_the_extra_for_jupyter_switches_itself_on_beside_jupyterlab(wheels: Path
 @contextmanager
 def jupyter_server(programs: Path, env: dict[str, str]) -> Generator[str]:
     """A Jupyter server that nobody configured for us; the URL of our WebSocket."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     where = ("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0")
     command = [programs / "python", "-m", "jupyterlab", "--no-browser", "--allow-root", *where]
     process = subprocess.Popen(

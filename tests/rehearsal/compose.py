@@ -29,6 +29,7 @@ _KNOWN = {
         "network_mode",
         "depends_on",
         "healthcheck",
+        "hostname",  # the namespace has one for all
     ),
     *(
         "read_only",

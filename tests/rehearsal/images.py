@@ -10,14 +10,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from foretype_models.artifacts import available, made_of, models_folder
 
 __all__ = ["ROOT", "Image", "foreign", "gateway_image", "install", "vllm_image"]
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".rehearsal"
-_GATEWAY, _BESIDE = STORE / "gateway", STORE / "vllm"
+_GATEWAY, _BESIDE, _SHARE = STORE / "gateway", STORE / "vllm", STORE / "share"
 _VLLM = Path(os.environ.get("FORETYPE_VLLM_VENV", ROOT / ".venv-vllm"))
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -68,13 +70,14 @@ def _image(dockerfile: Path, target: str | None, binds: dict[str, Path], extra: 
         elif word == "USER":
             user = rest
         elif word == "RUN":
-            for uid, mode, path in re.findall(r"install -d -o (\d+) -g \d+ -m (\d+) (\S+)", rest):
-                folders[path] = (int(uid), int(mode, 8))
+            for uid, mode, paths in re.findall(r"install -d -o (\d+) -g \d+ -m (\d+)((?: /\S+)+)", rest):
+                folders |= dict.fromkeys(paths.split(), (int(uid), int(mode, 8)))
     return Image(words["ENTRYPOINT"], words["CMD"], environment | extra, user, folders, binds)
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def _run(*command: str, **more: str) -> None:
+    """With `more` in its environment."""
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | more, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
 
@@ -105,6 +108,22 @@ def install(deploy: Path) -> None:
     (projects,) = re.findall(r"pip install --no-cache-dir --no-deps (\..*)", text)
     wanted_there = [str(wheel) if project == "." else project for project in projects.split()]
     _run(python, "-m", "pip", "install", "-q", "--no-deps", "--target", str(_BESIDE), *wanted_there)
+    _fetch(deploy / "Dockerfile.vllm", "cpu")
+
+
+def _fetch(dockerfile: Path, target: str) -> None:
+    """Run what the Dockerfile runs to have the model in the image; what lies there of an earlier rehearsal, or with this user, is kept."""
+    (command,) = (rest for word, rest in _read(dockerfile, target) if word == "RUN" and "foretype models fetch" in rest)
+    name = available()[0].name
+    mine, there = models_folder() / name, _SHARE / "foretype" / "models" / name
+    if made_of(mine) not in (None, made_of(there)):
+        shutil.rmtree(there, ignore_errors=True)
+        shutil.copytree(mine, there)
+    path = f"{_VLLM / 'bin'}:{os.environ['PATH']}"
+    _run("sh", "-ec", command, PATH=path, PYTHONPATH=str(_BESIDE), XDG_DATA_HOME=str(_SHARE))
+    uid = int(_image(dockerfile, target, {}, {}).user.partition(":")[0])
+    for made in (_SHARE, *_SHARE.rglob("*")):
+        os.chown(made, uid, uid)
 
 
 def gateway_image(deploy: Path) -> Image:
@@ -116,7 +135,8 @@ def vllm_image(deploy: Path, target: str) -> Image:
     if target != "cpu":
         raise RuntimeError(f"the target {target} of Dockerfile.vllm needs a GPU")
     binds = {"/opt/vllm": _VLLM, "/opt/foretype": _BESIDE}
-    return _image(deploy / "Dockerfile.vllm", target, binds, {"PYTHONPATH": "/opt/foretype"})
+    image = _image(deploy / "Dockerfile.vllm", target, binds, {"PYTHONPATH": "/opt/foretype"})
+    return replace(image, binds=image.binds | {image.environment["XDG_DATA_HOME"]: _SHARE})
 
 
 def foreign(name: str) -> Image | None:

@@ -1,4 +1,4 @@
-"""The real vLLM on the shipped model. Run by `.venv-vllm/bin/python -m pytest tests/vllm -m vllm` (`make test-vllm`).
+"""The real vLLM, on a random network of layers of the shipped size but for test_real_weights.py. Run by `.venv-vllm/bin/python -m pytest tests/vllm -m vllm` (`make test-vllm`).
 
 Engines are slow to start, so a module shares one, and with it an event loop.
 """
@@ -9,7 +9,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from vllm_world.model_folders import write_first_two_layers, write_shipped
+from vllm_world.model_folders import write_served
 
 HERE = Path(__file__).parent
 _FOUND = importlib.util.find_spec("vllm")
@@ -44,16 +44,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_shipped(tmp_path_factory.mktemp("vllm") / "model")
+    return write_served(tmp_path_factory.mktemp("vllm") / "model")
 
 
 @pytest.fixture(scope="module")
 def options(model_folder: Path) -> dict[str, object]:
     """For the tests of a module that need no more than an engine."""
     return {"model": model_folder, "eager": True, "cache_gib": 1.0, "block_tokens": 32}
-
-
-@pytest.fixture(scope="session")
-def draft_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A draft with the model's tokenizer."""
-    return write_first_two_layers(tmp_path_factory.mktemp("vllm") / "draft")

@@ -17,7 +17,7 @@ from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.edit_models.question import question_at, recent_edit
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.tokens.tokenizer import load_tokenizer
-from foretype_models.artifacts import locate
+from foretype_models.artifacts import available, locate
 from foretype_wire.messages import Complete, Delta, Done, NextEdit
 from vllm_world.guard import Guard
 
@@ -99,7 +99,7 @@ async def test_a_client_gets_text_and_the_second_time_out_of_the_cache(url: str,
     await session.start()
     try:
         profile = await session.ready(60)
-        assert profile.grammar == "foretype-1" and profile.block_tokens == 32
+        assert profile.grammar == available()[0].grammar and profile.block_tokens == 32
         first, done = await complete(session, "one")
         assert done.usage.cached_tokens == 0 and done.usage.generated_tokens > 0
         again, warm = await complete(session, "two")

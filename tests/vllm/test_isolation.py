@@ -32,6 +32,7 @@ from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_models.artifacts import locate
 from foretype_wire.messages import Complete, Done, Usage
 from vllm_world.guard import Guard
+from vllm_world.model_folders import IDS
 from vllm_world.serving import BLOCK, VllmServe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -129,7 +130,7 @@ async def attack(door: Door, rng: random.Random) -> tuple[Seen, Seen]:
     asked, fresh = Seen(), Seen()
     async with httpx.AsyncClient(base_url=door.url, trust_env=False, timeout=300) as http:
         for _ in range(PAIRS + 5):
-            theirs, nobodys = ([rng.randrange(300, 15_000) for _ in range(PROMPT_TOKENS)] for _ in range(2))
+            theirs, nobodys = ([rng.randrange(*IDS) for _ in range(PROMPT_TOKENS)] for _ in range(2))
             await ask(http, door.victim, theirs)
             order = [(theirs, asked), (nobodys, fresh)]
             rng.shuffle(order)

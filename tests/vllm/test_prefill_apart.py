@@ -17,6 +17,7 @@ from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 from foretype_backend.engines.port import Chunk, GenerationParams, GenerationRequest, Origin
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.pool import ReplicaPool
+from vllm_world.model_folders import IDS
 from vllm_world.serving import BLOCK, VllmServe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -81,7 +82,7 @@ def tokens_of(chunks: list[Chunk]) -> list[int]:
 
 
 async def test_what_one_computed_the_other_loads_and_writes_the_same(pool: ReplicaPool) -> None:
-    ids = [random.Random(7).randrange(300, 16_000) for _ in range(TOKENS)]
+    ids = [random.Random(7).randrange(*IDS) for _ in range(TOKENS)]
     chunks = await ask(pool, "handed", ids, "one")
     found = pool.pool_statistics().apart
     assert found is not None and (found.handed, found.failed) == (1, 0)

@@ -14,6 +14,7 @@ from foretype_backend.engines.port import GenerationParams, GenerationRequest, O
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.prefix.salt import SaltBook, tier_namespace
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
+from vllm_world.model_folders import IDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,7 +45,7 @@ async def world(
 
 def prompt(seed: int) -> list[int]:
     rng = random.Random(seed)
-    return [rng.randrange(300, 16_000) for _ in range(ALL)]
+    return [rng.randrange(*IDS) for _ in range(ALL)]
 
 
 def origin(tenant: str, version: int = 1) -> Origin:

