@@ -2,10 +2,15 @@
 
 import gc
 import logging
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from stand_in import data_with_a_network
+
+pytest_plugins = ["leftovers", "skips"]
 
 # A busy machine is no fault of the code.
 BUSY = [HealthCheck.too_slow]
@@ -18,8 +23,17 @@ settings.register_profile(
 settings.load_profile("foretype")
 
 HERE = Path(__file__).parent
-RULES = ("test_doors.py", "test_error_trees.py", "test_modules.py")
+RULES = ("test_doors.py", "test_error_trees.py", "test_modules.py", "test_promises.py")
 EDITORS = (HERE / "e2e" / "editors", HERE / "e2e" / "playground")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Where readline is loaded in the process that starts the workers, it writes the size of a terminal into what they inherit.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
+    data = tempfile.TemporaryDirectory(prefix="foretype-data-")
+    config.add_cleanup(data.cleanup)
+    data_with_a_network(Path(data.name))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

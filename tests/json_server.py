@@ -1,7 +1,5 @@
 """A server that answers in JSON what a test says."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """A folder is data: to what can hurt there is one door each, and these tests find every other way in our packages' source."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +12,7 @@ STARTERS = {
     "context/foretype_context/folder/git.py": "the door to git",
     "client/foretype_client/private_gateway/starting.py": "the private gateway",
     "client/foretype_client/private_gateway/choosing.py": "`foretype use`, for an editor",
+    "models/foretype_models/fetch/pip.py": "the package client, which fetches the public base",
     "retrieval/foretype_retrieval/worker.py": "the indexing process",
     "retrieval/foretype_retrieval/embedder_process.py": "the embedding process",
     "backend/foretype_backend/engines/embedded/process.py": "the engine's process",
@@ -135,7 +134,6 @@ PRINTERS = {
     "eval/foretype_eval/sandbox/zygote.py": "JSON to the process that started it",
     "lab/foretype_lab/other_gateways/sse_engine.py": "its port to the process that started it",
     "lab/foretype_lab/retrieval/index_bench.py": "JSON to the process that started it",
-    "lab/foretype_lab/training/train.py": "the laboratory",
     "lab/foretype_lab/corpus/prepare.py": "the laboratory",
 }
 

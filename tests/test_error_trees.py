@@ -1,7 +1,5 @@
 """What a package raises stands in one module, as one tree, and the tree in its docstring is the tree."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Every module has a test: one of its name or its folder's, one that imports it, or the one that the list here says goes through it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache
@@ -34,7 +32,6 @@ THROUGH = {
     "foretype_context.plain_console": "context/test_terminal.py",
     "foretype_context.prompt": "context/test_assemble.py",
     "foretype_retrieval.embedder": "retrieval/test_static_embedder.py",
-    "foretype_retrieval.git": "retrieval/test_scan.py",
     "foretype_backend.config": "backend/test_operations.py",
     "foretype_backend.config.migrate": "deploy/test_manifests.py",
     "foretype_backend.config.state_files": "backend/test_usage_journal.py",
@@ -59,18 +56,13 @@ THROUGH = {
     "foretype_backend.telemetry": "backend/test_telemetry_store.py",
     "foretype_backend.vllm_plugin": "vllm/test_tiers.py",
     "foretype_eval.console": "eval/test_compare.py",
-    "foretype_eval.fim": "eval/test_fim_run.py",
     "foretype_eval.latency": "eval/test_latency_bench.py",
     "foretype_eval.replay": "eval/test_replay_run.py",
     "foretype_models.use": "e2e/test_use.py",
     "foretype_plan.simulation.asking": "plan/simulation/test_validate.py",
     "foretype_plan.simulation.fleet": "plan/simulation/test_cell.py",
-    "foretype_lab.adaptive": "lab/test_adaptive_fit.py",
-    "foretype_lab.fleet_ways": "fleet/test_bench.py",
-    "foretype_lab.other_engines": "vllm/test_benches.py",
     "foretype_lab.prefill": "lab/test_prefill_measure.py",
     "foretype_lab.retrieval": "lab/test_retrieval_bench.py",
-    "foretype_lab.training": "lab/test_model_commands.py",
 }
 """Of a module, or of what a folder has besides: the test that reaches it through another module, a command or a socket."""
 

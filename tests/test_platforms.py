@@ -1,9 +1,7 @@
-"""Nothing of one system alone in `foretype use` and on the editor's side, as far as types can say: pyright, told that it is elsewhere.
+"""Nothing of one system alone in `foretype use`, in the embedded engine and on the editor's side, as far as types can say: pyright, told that it is elsewhere.
 
 Nobody has run Foretype on macOS or Windows here; this is the least that can be said without one.
 """
-
-from __future__ import annotations
 
 import json
 import subprocess
@@ -14,7 +12,14 @@ from platform import system
 import pytest
 
 ROOT = Path(__file__).parent.parent
-CHECKED = ("models/foretype_models/use", "client", "lsp_server", "context", "wire")
+CHECKED = (
+    "models/foretype_models/use",
+    "client",
+    "lsp_server",
+    "context",
+    "wire",
+    "backend/foretype_backend/engines/embedded",
+)
 OTHERWISE_SAID = {"reportDeprecated"}
 """On Windows `url2pathname` is typed by a module whose name is deprecated; the function is not."""
 
