@@ -16,7 +16,7 @@ from e2e.lsp_support import gateway
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
 SOURCE = "values = [1]"
-LARGE = "value = 1  # a line of a file that somebody generated\n" * 190_000
+LARGE = 'print("a line of a file that somebody generated")\n' * 200_000  # and nothing that what is typed could copy
 CELL = {"cell_type": "code", "id": "one", "execution_count": None, "metadata": {}, "outputs": [], "source": ["x = 1"]}
 NOTEBOOK = {
     "cells": [CELL],
