@@ -43,8 +43,8 @@ test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/
 test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
 	@$(BIN)/pytest -q -rfEs -p no:randomly -n $(or $(FLEET_WORKERS),2) --dist loadfile $(or $(FILES),tests/fleet) $(ARGS)
 
-# Editors, vLLM, Ray and the rehearsal wait for each other and for themselves half of the time: side by side they keep two cores busy.
-MIXED := test-editors+test-vllm-engines,rehearse+test-fleet test-vllm-times
+# Fleets, vLLM and the rehearsal wait for processes that start: side by side. Beside editors they make screens late, and tests with them.
+MIXED := test-editors test-fleet+test-vllm-engines,rehearse test-vllm-times
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true  # before parts that would both make it; where it cannot be had they say so

@@ -42,7 +42,8 @@ const commands = {
   palette: ({ shown }) =>
     page.waitForFunction((wanted) => {
       const widget = document.querySelector('.quick-input-widget');
-      return (widget !== null && widget.offsetParent !== null) === wanted;
+      const open = widget !== null && widget.offsetParent !== null;
+      return wanted ? open && widget.contains(document.activeElement) : !open;  // it is seen before it takes keys
     }, shown, { timeout: 180_000 }).then(() => null),
   // The palette's first row is this one.
   picked: ({ text }) => page.locator('.quick-input-list .monaco-list-row').first().filter({ hasText: text }).waitFor({ timeout: 180_000 }),

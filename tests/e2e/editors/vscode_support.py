@@ -113,7 +113,7 @@ class VsCode:
 
     def run(self, title):
         """Run a command by its title, through the command palette."""
-        self._pick("F1", title)
+        self._pick("F1", title, title)
 
     def open(self, file: Path):
         """Open a file by its path."""
@@ -124,7 +124,7 @@ class VsCode:
         self.press(key)
         self.do("palette", shown=True)
         self.type(text)
-        if row:
+        if row:  # Enter takes the first row, which on a busy machine is that of a moment ago
             self.do("picked", text=row)
         self.press("Enter")
         self.do("palette", shown=False)
