@@ -111,7 +111,8 @@ def test_a_buffer_without_a_file_is_typed_in_without_a_message(editor):
 
 def test_ten_megabytes_are_edited_and_completed_without_a_message_and_without_a_lost_key(editor):
     large = editor.it.work / "large.py"
-    large.write_text('print("a line of a file that somebody generated")\n' * 200_000)  # and nothing that what is typed could copy
+    # Nothing in it begins as what is typed does, so the candidate is the engine's.
+    large.write_text('print("a line of a file that somebody generated")\n' * 200_000)
     editor.open(large)
     editor.press("C-Home")
     editor.type("typed = 12345", pause_s=0.02)

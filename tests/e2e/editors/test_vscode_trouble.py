@@ -16,7 +16,8 @@ from e2e.lsp_support import gateway
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
 SOURCE = "values = [1]"
-LARGE = 'print("a line of a file that somebody generated")\n' * 200_000  # and nothing that what is typed could copy
+# Nothing in it begins as what is typed does, so the candidate is the engine's.
+LARGE = 'print("a line of a file that somebody generated")\n' * 200_000
 CELL = {"cell_type": "code", "id": "one", "execution_count": None, "metadata": {}, "outputs": [], "source": ["x = 1"]}
 NOTEBOOK = {
     "cells": [CELL],
