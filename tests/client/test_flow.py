@@ -536,6 +536,25 @@ async def test_nothing_grows_while_the_user_types_along() -> None:
 
 
 @virtual.timed
+async def test_a_suggestion_that_is_whole_is_finished_once_and_not_with_every_key() -> None:
+    finished: list[str] = []
+
+    def finisher(text: str, *_: object, **__: object) -> Finished:
+        finished.append(text)
+        return Finished(text)
+
+    async with Desk(ScriptedGateway(ANSWER), finisher=finisher) as desk:
+        desk.type("x = ")
+        answer = await desk.ask()
+        assert answer is not None
+        finished.clear()
+        for key in answer.text[:6]:
+            desk.type(key)
+            assert text_of(await desk.ask())
+        assert len(finished) <= 2  # while its request ran, and when that had ended
+
+
+@virtual.timed
 async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -> None:
     async with Desk(ScriptedGateway(ANSWER), finisher=lambda *_, **__: Finished("", reason="x")) as desk:
         desk.type("x = ")

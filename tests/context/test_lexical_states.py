@@ -37,3 +37,14 @@ def test_a_place_far_below_in_a_large_file_is_not_read_up_to() -> None:
     # The quotes at its beginning, which swallow the whole file, are too far away to be known of.
     assert snapshot.lexical_at(snapshot.line_count - 1).stack == ()
     assert snapshot.lexical_at(5).stack
+
+
+def test_a_version_that_was_left_behind_keeps_what_it_was_asked() -> None:
+    document = Document("u", "def step():\n    return (1, '(')\n" * 1_000, path="a.py")
+    left = document.snapshot()
+    asked = left.lexical_at(900)
+    document.apply([Edit(0, 0, "'''\n")], 1)
+    assert left.lexical_at(900) is asked
+    # What it was not asked it reads by itself, and not from its beginning each time.
+    assert left.lexical_at(901) is left.lexical_at(901)
+    assert left.lexical_at(901).stack == () != document.snapshot().lexical_at(901).stack

@@ -173,8 +173,8 @@ class Answers:
     ) -> Suggestion:
         """Note that `suggestion` is the answer, and is visible from now on; `was` is the same one, as it was given before."""
         made, lead = (question, raw.typed(question.place) or 0) if was is None else (was.made, was.lead)
-        moves = 0 if was is None else was.moves
-        answer = LastAnswer(suggestion, made, question, raw, lead, flight, kind, suggestion.text, now, moves)
+        moves, finished = (0, None) if was is None else (was.moves, was.finished)
+        answer = LastAnswer(suggestion, made, question, raw, lead, flight, kind, suggestion.text, now, moves, finished)
         document.give(answer)
         events = self._feedback.offered(
             suggestion.id,

@@ -12,6 +12,7 @@ from foretype_context.text.document import Snapshot
 
 from foretype_client.feedback.visible_suggestion import VisibleSuggestion
 from foretype_client.flow.inflight import Flight
+from foretype_client.flow.judgement import Finisher
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Place, Strand
 from foretype_client.flow.suggestion import Suggestion
@@ -35,6 +36,7 @@ class LastAnswer:
         grown: what the editor was given or told of, the longest.
         drawn_s: when that was, in monotonic seconds.
         moves: as feedback counts them, when `raw` was put where it begins now.
+        finished: what its request had come to when it was finished last, and what came of it.
     """
 
     suggestion: Suggestion
@@ -47,6 +49,21 @@ class LastAnswer:
     grown: str
     drawn_s: float
     moves: int = 0
+    finished: tuple[tuple[str, bool], str] | None = None
+
+    def come_to(self, finisher: Finisher) -> str:
+        """What its request has come to by now, as it is shown where it was made; empty where it has none.
+
+        Asked with every key that is typed through it, while little comes: it is finished when more has come.
+        """
+        if self.flight is None:
+            return ""
+        came = self.flight.so_far(self.raw.text[self.lead :]), self.flight.whole
+        if self.finished is None or self.finished[0] != came:
+            text, final = came
+            shown = finisher(text, self.made.snapshot, self.made.offset, kind=self.kind, final=final).text
+            self.finished = came, shown
+        return self.finished[1]
 
     def follow(self, snapshot: Snapshot, offer: VisibleSuggestion) -> None:
         """Edits elsewhere have moved it: what is still generated goes on at the place that is there now."""

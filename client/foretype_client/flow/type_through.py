@@ -53,7 +53,7 @@ class TypeThrough:
         if shown is None or rest is None:
             return None
         offer = self._feedback.visible(document.snapshot.uri)
-        grown = self._grown(shown)
+        grown = shown.come_to(self._finisher)
         if offer is not None and grown.startswith(offer.strand.text) and len(grown) > len(offer.strand.text):
             longer = self._judged(shown, question, grown[len(offer.strand.text) - len(rest) :], now, parses=False)
             if isinstance(longer, Suggestion) and longer.text.startswith(rest):
@@ -86,14 +86,6 @@ class TypeThrough:
             return None
         shown.grown, shown.drawn_s = grown.text, now
         return grown
-
-    def _grown(self, shown: LastAnswer) -> str:
-        """What its request has come to by now, as it is shown where it was made; empty where it has none."""
-        flight, made = shown.flight, shown.made
-        if flight is None:
-            return ""
-        text = flight.so_far(shown.raw.text[shown.lead :])
-        return self._finisher(text, made.snapshot, made.offset, kind=shown.kind, final=flight.whole).text
 
     def _judged(
         self, shown: LastAnswer, question: Question, text: str, now: float, *, parses: bool

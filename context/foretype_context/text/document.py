@@ -114,6 +114,32 @@ class _SyntaxOf:
         return region
 
 
+class _LexicalOf:
+    """The states of one version: what was asked of it is remembered, and once the document has moved on it is read by itself.
+
+    A suggestion is finished again with every key where it was made, which is some versions ago.
+    """
+
+    __slots__ = ("_given", "_language", "_lines", "_own", "_read", "_text")
+
+    def __init__(self, read: Callable[[int], LexicalState | None], language: str, text: str, lines: LineIndex) -> None:
+        self._read = read
+        self._language, self._text, self._lines = language, text, lines
+        self._given: dict[int, LexicalState] = {}
+        self._own: LexicalStates | None = None
+
+    def __call__(self, line: int) -> LexicalState:
+        if line not in self._given:
+            state = self._read(line)
+            self._given[line] = self._by_itself(line) if state is None else state
+        return self._given[line]
+
+    def _by_itself(self, line: int) -> LexicalState:
+        if self._own is None:
+            self._own = LexicalStates(self._language)
+        return self._own.at(self._text, self._lines, line)
+
+
 class Document:
     """A text that is edited.
 
@@ -157,12 +183,11 @@ class Document:
         def ask(offset: int) -> ParsedRegion | None:
             return self._around.at(text, lines, offset) if self._text is text else None
 
-        def state(line: int) -> LexicalState:
-            # A version that the document has left behind is read by itself.
-            return (self._states if self._text is text else LexicalStates(self.language)).at(text, lines, line)
+        def read(line: int) -> LexicalState | None:
+            return self._states.at(text, lines, line) if self._text is text else None
 
-        syntax = _SyntaxOf(ask, len(text))
-        return Snapshot(self.uri, self.path, self.language, self.version, text, lines, syntax, state, self.edits)
+        syntax, lexical = _SyntaxOf(ask, len(text)), _LexicalOf(read, self.language, text, lines)
+        return Snapshot(self.uri, self.path, self.language, self.version, text, lines, syntax, lexical, self.edits)
 
     def apply(self, edits: Sequence[Edit], version: int) -> None:
         """Applies edits in sequence, each in the coordinates that the one before it left.
