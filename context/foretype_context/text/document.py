@@ -71,24 +71,23 @@ class Snapshot:
 
     def line_end(self, line: int) -> int:
         """Offset behind the last character of `line`, its ending not included."""
-        end = self.next_line_start(line)
-        text = self.text
-        if end > self.lines.start(line):
-            if text[end - 1] == "\n":
-                end -= 1
-                if end > self.lines.start(line) and text[end - 1] == "\r":
-                    end -= 1
-            elif text[end - 1] == "\r":
-                end -= 1
-        return end
+        return self._span(line)[1]
 
     def next_line_start(self, line: int) -> int:
         """Offset behind the ending of `line`: where the next line starts, or the text's end."""
-        return self.lines.start(line + 1) if line + 1 < len(self.lines) else len(self.text)
+        return self.lines.span(line)[1]
 
     def line_text(self, line: int) -> str:
         """The text of `line` without its ending."""
-        return self.text[self.lines.start(line) : self.line_end(line)]
+        start, end = self._span(line)
+        return self.text[start:end]
+
+    def _span(self, line: int) -> tuple[int, int]:
+        """Of `line` without its ending. Asked for hundreds of lines with every answer."""
+        text, (start, end) = self.text, self.lines.span(line)
+        if end > start and text[end - 1] in "\r\n":
+            end -= 2 if end - start > 1 and text[end - 1] == "\n" and text[end - 2] == "\r" else 1
+        return start, end
 
 
 class _SyntaxOf:

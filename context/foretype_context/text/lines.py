@@ -53,6 +53,15 @@ class LineIndex:
         at = bisect_right(self._lines, line) - 1
         return self._chars[at] + self._blocks[at].starts[line - self._lines[at]]
 
+    def span(self, line: int) -> tuple[int, int]:
+        """Offsets of the first character of `line` and behind its ending. Raises IndexError outside `[0, len)`."""
+        if not 0 <= line < self._lines[-1]:
+            raise IndexError(f"line {line} of {self._lines[-1]}")
+        at = bisect_right(self._lines, line) - 1
+        block, within, begins = self._blocks[at], line - self._lines[at], self._chars[at]
+        ends = block.starts[within + 1] if within + 1 < len(block.starts) else block.length
+        return begins + block.starts[within], begins + ends
+
     def line_of(self, offset: int) -> int:
         """The line that `offset` is on; offsets outside the text are clamped."""
         offset = min(max(offset, 0), self._chars[-1])
