@@ -13,8 +13,10 @@ from functools import reduce
 from math import gcd
 from typing import Final
 
+from foretype_context.finish.surroundings import in_text
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import indent_columns, previous_filled_line
+from foretype_context.syntax.reading import Reading
 
 __all__ = ["INDENTED", "Begins", "as_in_file"]
 
@@ -117,8 +119,14 @@ def _style(view: View) -> tuple[str, int]:
     snapshot = view.snapshot
     margin = set(view.typed[: len(view.typed) - len(view.typed.lstrip())])
     tabs, columns, steps, opened = 0, list[int](), Counter[int](), -1
-    for number in range(max(0, view.line - _LOOK_LINES), min(view.line + _LOOK_LINES, snapshot.line_count)):
+    first_line = max(0, view.line - _LOOK_LINES)
+    reading = Reading(snapshot.language, snapshot.lexical_at(first_line))
+    for number in range(first_line, min(view.line + _LOOK_LINES, snapshot.line_count)):
         start = snapshot.line_start(number)
+        if number > first_line:
+            reading.read(snapshot.text, snapshot.line_start(number - 1), start)
+        if in_text(reading.state):
+            continue  # a licence in a comment, a script in a string
         first = snapshot.text[start : start + 1]
         if first == "\t":
             tabs += 1

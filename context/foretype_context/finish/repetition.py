@@ -15,13 +15,14 @@ _SHORT_PERIOD: Final = 4
 _SHORT_RUN: Final = 10
 """A cycle of at most so many tokens may not go on for longer than this, wherever it stands: `, str, str, str, str, str, 1`."""
 
-_STUTTER: Final = re.compile(r"([^\W\d])\1{11}|([^\W\d_]\w{1,11}?|_\w{1,11}?)\2{3}")
+_STUTTER: Final = re.compile(r"([^\W\d])\1{11,}(?![\"'`\w])|([^\W\d_]\w{1,11}?|_\w{1,11}?)\2{3}")
 """Inside a word: one letter twelve times, or a piece four times."""
 
 _NUMBER: Final = re.compile(
-    r"(?<!\w)(?:0[xXbBoO][\da-fA-F_']+|[1-9][\d_]{0,39}|0{1,12}|(?=0*[1-9a-fA-F])[\da-fA-F]{8,64})(?!\w)"
+    r"(?<!\w)(?:(?:0[xXbBoO][\da-fA-F_']+?|[1-9][\d_]{0,39}|0{1,12}(?:\.0{0,40}[1-9]\d{0,19})?)(?:[uUlL]{1,3}|[uif]\d{1,3}|[a-zA-Z])?"
+    r"|(?=0*[1-9a-fA-F])[\da-fA-F]{8,64})(?!\w)"
 )
-"""Masks, powers of ten, numbers of cards and hashes repeat digits by their nature."""
+"""Masks, powers of ten, small fractions, numbers of cards and hashes repeat digits by their nature, whatever letters say their type."""
 
 _ZEROS: Final = re.compile(r"0{13,}")
 _CLOSERS: Final = frozenset(")]}\"'`>;")

@@ -22,6 +22,7 @@ _LOOK_LINES: Final = 200
 _LOOK_CHARS: Final = 8_000
 _CANDIDATES_MAX: Final = 12
 _CLOSING_LINE: Final = re.compile(r"\s*[)\]}]+[;,]?\s*(?://.*|/\*.*)?")
+_BEGINS: Final = re.compile(r"\s*([)\]}]+)")
 _ARROWS: Final = re.compile(r"[-=]>|>=|<=|<<|[<>]")
 
 
@@ -57,12 +58,14 @@ class _Below(NamedTuple):
 
     `fewer`: so many of these may be closed where the suggestion ends in a closing line. A namespace's content stands where it stands
     itself, and then nobody can tell whose end a closer at the margin is.
+    `near`: where in `rest` the next line of the cursor's own body begins, in which nothing of that body may be closed; 0: nowhere.
     """
 
     rest: str
     far: str
     depth: int
     fewer: int
+    near: int
 
 
 class Surroundings:
@@ -81,10 +84,33 @@ class Surroundings:
         view, snapshot = self._view, self._view.snapshot
         line, depth, fewer = self._meets_again()
         end = snapshot.line_start(line) if line < snapshot.line_count else len(snapshot.text)
-        end = min(max(end, view.line_end), view.offset + _LOOK_CHARS)
-        rest, far = snapshot.text[view.line_end : end], snapshot.text[end : view.offset + _LOOK_CHARS]
+        end = min(max(end, view.line_end), self._last)
+        rest, far = snapshot.text[view.line_end : end], snapshot.text[end : self._last]
         reading = self._read(view.typed + view.tail + rest, 0, self._before)
-        return _Below(rest, far, depth if in_text(reading.state) else min(depth, reading.depth), fewer)
+        depth = depth if in_text(reading.state) else min(depth, reading.depth)
+        return _Below(rest, far, depth, fewer, self._next_of_body())
+
+    @cached_property
+    def _last(self) -> int:
+        """Where looking ends: the start of a line, or the text's end."""
+        view, text = self._view, self._view.snapshot.text
+        end = view.offset + _LOOK_CHARS
+        return len(text) if end >= len(text) else max(text.rfind("\n", view.line_end, end) + 1, view.line_end)
+
+    def _next_of_body(self) -> int:
+        """See :class:`_Below`: told where the cursor's line is a statement in braces."""
+        view, snapshot, top = self._view, self._view.snapshot, self._before.stack[-1:]
+        own = indent_columns(view.typed + view.tail)
+        if not top or top[0].sort is not Sort.BRACKET or top[0].opener != "{":
+            return 0
+        for line in range(view.line + 1, min(view.line + _LOOK_LINES, snapshot.line_count)):
+            text = snapshot.line_text(line)
+            columns, first = indent_columns(text), text.lstrip()[:1]
+            if columns < own and first or (columns == own and first and first in ")]}"):
+                return 0
+            if columns == own and first and first != "#":
+                return snapshot.line_start(line) - view.line_end
+        return 0
 
     @cached_property
     def _line_now(self) -> _Line:
@@ -183,9 +209,14 @@ class Surroundings:
 
     def _read_below(self, line: str, state: LexicalState) -> tuple[int, int]:
         """Below the cursor's line, which ends in `state`: faults and frames that are missing where both sides meet; and frames too many."""
-        whole = line + self._below.rest
-        reading = self._read(whole, len(line), state)
-        if in_text(reading.state):
+        whole, near = line + self._below.rest, len(line) + self._below.near
+        reading = Reading(self._language, state)
+        reading.read(whole, len(line), min(near, len(whole)))
+        closed = self._closed_early(line, reading.state) if len(line) < near <= len(whole) else 0
+        reading.read(whole, min(near, len(whole)), len(whole))
+        if in_text(reading.state) and not in_text(state) and not in_text(self._at_cursor) and not state.waiting:
+            missing = 0  # code ends the line: a string down there is the file's own
+        elif in_text(reading.state):
             # What swallows the line where both sides should meet has to end somewhere.
             reading.read(whole + self._below.far, len(whole), len(whole) + len(self._below.far))
             missing = int(in_text(reading.state))
@@ -193,7 +224,14 @@ class Surroundings:
             closes = _CLOSING_LINE.fullmatch(line.rpartition("\n")[2]) is not None
             missing = max(0, self._below.depth - (self._below.fewer if closes else 0) - reading.depth)
         left = max(0, reading.depth - self._below.depth) if self._below.depth >= 0 else 0
-        return len(reading.faults) + missing + self._surplus_angles(line), left
+        return len(reading.faults) + max(missing, closed) + self._surplus_angles(line), left
+
+    def _closed_early(self, line: str, state: LexicalState) -> int:
+        """How much of the cursor's own body a line closes, told by the `state` before the next line of that body."""
+        if "\n" in line or in_text(state) or (not self._view.typed.strip() and line[len(self._view.typed) :][:1].isspace()):
+            return 0
+        begins = _BEGINS.match(line)
+        return max(0, len(self._before.stack) - len(begins[1] if begins else "") - len(state.stack))
 
     def _surplus_angles(self, line: str) -> int:
         """How many type arguments more the cursor's line closes than it opens."""
@@ -208,14 +246,16 @@ class Surroundings:
     def _meets_again(self) -> tuple[int, int, int]:
         """The line below that stands no deeper than one above, how many frames stand open there (-1: nobody knows), and how many fewer may."""
         view, snapshot = self._view, self._view.snapshot
-        own = indent_columns(view.typed + view.tail)
+        begins_here = not view.typed.strip() and view.tail[:1].isspace()
+        own = indent_columns(view.typed if begins_here else view.typed + view.tail)
         last = min(view.line + _LOOK_LINES, snapshot.line_count)
-        is_in_text = in_text(self._at_cursor)  # then what is read below reads strings for code
+        # Then what is read below reads strings for code.
+        is_in_text = in_text(self._at_cursor) or in_text(self._line_now.state)
         reading, at = Reading(self._language, self._before), view.line_start
         at_margin = 0  # closers there
         for line in range(view.line + 1, last):
             start = snapshot.line_start(line)
-            if start > view.offset + _LOOK_CHARS:
+            if start > self._last:
                 return line, -1, 0
             text = snapshot.line_text(line)
             columns = indent_columns(text)
@@ -225,6 +265,10 @@ class Surroundings:
             reading.read(snapshot.text, at, start)
             at = start
             if is_in_text or not in_text(reading.state):
+                if not columns:
+                    reading.read(snapshot.text, start, self._last)
+                    # A closer at the margin is missing where something is open at the text's end, and may be where nobody sees that end.
+                    at_margin = max(at_margin, reading.depth if self._last == len(snapshot.text) else 1)
                 return line, self._depth_above(columns), 0 if columns else at_margin
         return last, 0 if last == snapshot.line_count else -1, 0
 

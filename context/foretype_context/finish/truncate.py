@@ -25,10 +25,12 @@ __all__ = ["block_end", "within_block"]
 
 _STEPS: Final = 400
 _HEAD_CHARS: Final = 8_000
-_MAY_STAND_LEFT: Final = re.compile(r"\s*(?:$|[)\]}#<]|//|/?\*|(?:case|default)\b|\w[\w\s]*:(?!:))")
+_MAY_STAND_LEFT: Final = re.compile(r"\s*(?:$|[)\]}#<]|//|/?\*|(?:case|default)\b|\w[\w\s]*:(?!:)\s*(?:$|[/;{]))")
 _CLOSING: Final = frozenset(")]}")
 _CONTINUES: Final = re.compile(r"(?:\.|[-+*/%=&|?^]|\b(?:and|or))[ \t]*$")
-_CONTINUED: Final = re.compile(r"[ \t]*(?:\??\.\w|[-+*/%=&|?^:]+[ \t])")
+_CONTINUED: Final = re.compile(
+    r"[ \t]*(?:\??\.\w|[-+*/%=&|?^:]+[ \t]|(?:throws|extends|implements|permits|where|noexcept|override)\b)"
+)
 
 
 def _may_end(snapshot: Snapshot, offset: int, text: str) -> bool:
@@ -129,7 +131,8 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
             if opener is not None and columns == opener and _begins_with_closer(spec, line):
                 kept.append(line)
             break
-        if kept and by_bracket and reading.depth <= floor and _is_outside(line, view, limit, reading):
+        in_body = reading.depth <= floor or reading.in_braces
+        if kept and by_bracket and in_body and _is_outside(line, view, limit, reading):
             break
         end = at + len(line) + 1
         reading.read(text, at, min(end, len(text)))
@@ -139,7 +142,8 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
         kept.append(line)
         if by_bracket and reading.depth < floor:
             following = lines[number + 1 : number + 2]
-            closes_more = reading.depth > outer and following and following[0].lstrip()[:1] in _CLOSING
+            is_inside = reading.depth > outer or (least and following and indent_columns(following[0]) >= least)
+            closes_more = is_inside and following and following[0].lstrip()[:1] in _CLOSING
             if not closes_more and not _goes_on([line, *following]):
                 break
     return kept

@@ -207,6 +207,11 @@ class Reading:
     def depth(self) -> int:
         return len(self._stack)
 
+    @property
+    def in_braces(self) -> bool:
+        """Whether the innermost that stands open is a brace."""
+        return bool(self._stack) and self._stack[-1].sort is Sort.BRACKET and self._stack[-1].opener == "{"
+
     def read(self, text: str, at: int, end: int) -> None:
         """Reads `text[at:end]`; what stands left of it tells a comment from a name, so that it must be the text's own line."""
         while at < end:

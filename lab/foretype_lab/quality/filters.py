@@ -28,7 +28,9 @@ ANOTHER_END: Final = "another line's end"
 _WORD: Final = re.compile(r"""\w+|\s+|["'`]+|[-+*/=<>!&|:.%^~@#?$]+|.""")
 _CLOSERS: Final = re.compile(r"""[)\]}"'`>]+[;,:]?$""")
 _CLOSING_LINE: Final = re.compile(r"\s*([)\]}]|</|/?>|(end|fi|done|esac)\b)")
-_LABEL: Final = re.compile(r"\s*((case\b|default\b|public|private|protected|\w+:$)|#)")
+_LABEL: Final = re.compile(
+    r"\s*(case\b|default\b|(public|private|protected)\b[\w ]*:|\w+:$|#\s*(if|el|endif|define|undef|include|pragma|region|endregion))"
+)
 _MIDDLE: Final = re.compile(r"\s*(rescue|ensure|else|elsif|when|in)\b")
 _BLOCK_LINES: Final = 20
 _BY_INDENTATION: Final = frozenset({"python", "yaml"})
@@ -89,7 +91,8 @@ def places(text: str, language: str, rng: random.Random, count: int) -> Iterator
 def _ends_inside(text: str, language: str, at: int) -> bool:
     """Whether a string or comment goes on from `at` into the next line: no block ends there."""
     snapshot = _snapshot(text, language)
-    return in_text(lexical_state(snapshot, snapshot.line_end(snapshot.line_of(at))))
+    state = lexical_state(snapshot, snapshot.line_end(snapshot.line_of(at)))
+    return in_text(state) or bool(state.waiting)
 
 
 def _within(line: str, sort: str, rng: random.Random) -> tuple[int, int] | None:
