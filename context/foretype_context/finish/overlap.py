@@ -19,13 +19,22 @@ _LAST_WORD: Final = re.compile(r"\w+\Z")
 _FIRST_WORD: Final = re.compile(r"\w+")
 _IS_TELLING: Final = re.compile(r"[^\W\d]")
 _IS_LIST: Final = re.compile(r"[\w.\"'-]*\s*[,|&+]")
+_ESCAPE: Final = re.compile(r"\\.")
+_ACCESSORS: Final = re.compile(r"\s*\{\s*(?:get|set|init|private|internal|protected)\b|\s*=>?\s")
 _IS_COMMENT: Final = re.compile(r"[^\S\n]*(?:#|//)")
 _SEMICOLONS: Final = frozenset({"c", "cpp", "csharp", "java", "php"})
 _PROSE: Final = re.compile(r"\s+[\w \t-]*\w\s*|[^\s(){}\[\];,=]*\w\.[^\s(){}\[\];,=]*\w|::\w+")
 """The rest of a line that is no code where a statement ends in a sign: words, an address, half a name."""
 _NAMES_DO_NOTHING: Final = frozenset({"javascript", "javascriptreact", "typescript", "typescriptreact", "python", "go"})
+_SIGN: Final = re.compile(r"#|//|/?\*|--")
+_OF_PROSE: Final = re.compile(r"[.,;:!?][ \t]")
+_ELLIPSIS: Final = re.compile(r"[.…]+\s*")
+_NEAR_LINES: Final = 100
 _PATH: Final = re.compile(r"[\w$-]+(?:[./][\w$-]+)+")
 """A line of nothing but it has no effect in these: it is no code."""
+_ARROWS: Final = re.compile(r"[-=]>|<[-=]|>=")
+_PARTS: Final = re.compile(r"\.\d+")
+_VERSION: Final = re.compile(r"(?<![\d.])\d+\.\d+\.\d+$")
 _PAIRS: Final = ("()", "[]", "{}")
 _BRACKETS: Final = frozenset("".join(_PAIRS))
 _OPENER_OF: Final = MappingProxyType({closer: opener for opener, closer in _PAIRS})
@@ -42,7 +51,8 @@ def without_beginning(text: str, typed: str, around: Surroundings) -> str:
     """`text` without what it says again of the line left of it: all of that line, or the word at the cursor."""
     line = typed.strip()
     first = text.partition("\n")[0]
-    if _IS_TELLING.search(line) and not _IS_LIST.fullmatch(line) and first.lstrip().startswith(line):
+    tells = _IS_TELLING.search(_ESCAPE.sub("", line)) and not _IS_LIST.fullmatch(line)
+    if tells and first.lstrip().startswith(line) and not _is_named_as_its_type(typed, first):
         said = text.lstrip()[len(line) :]
         rest = said.lstrip(" \t") if typed[-1:].isspace() else said
         # Calls nest: then each has its end.
@@ -60,13 +70,22 @@ def without_beginning(text: str, typed: str, around: Surroundings) -> str:
     return text
 
 
+def _is_named_as_its_type(typed: str, first: str) -> bool:
+    """Whether a line is a word which its rest says again as the name of what has that type: `Color Color { get; }`, `buf_t buf_t;`."""
+    word, blank, rest = typed.strip(), typed[-1:].isspace(), first.lstrip()
+    if not word.isidentifier() or blank is first[:1].isspace():
+        return False
+    behind = rest[len(word) :]
+    return behind[:1] in (";", ",") or (word[0].isupper() and _ACCESSORS.match(behind) is not None)
+
+
 def fitted_to_tail(shown: str, view: View, around: Surroundings) -> tuple[str, int]:
     """Trims what the rest of the line has already, or replaces that rest where the text goes on behind it."""
     tail = view.tail.rstrip()
     inner = tail.strip()
     faults = around.faults(shown)
     before_comment = around.before_comment(shown)
-    if before_comment is not None and len(inner) > _MIN_WORD_CHARS and shown.endswith(inner):
+    if before_comment is not None and _ends_comment(view, shown, shown[len(before_comment) :].strip()):
         return shown[: -len(inner)], 0
     if before_comment is not None:
         # The rest of the line would be comment. That is what it is, or the text has it all, or it ends before.
@@ -77,21 +96,57 @@ def fitted_to_tail(shown: str, view: View, around: Surroundings) -> tuple[str, i
             return shown, len(tail)
         return fitted_to_tail(before_comment, view, around)
     splits_word = re.match(r"\w\w", shown[-len(inner) - 1 :])  # `with_response` does not end in `response`
-    if shown.endswith(inner) and shown != inner and not splits_word:
+    if around.leaves_string(
+        shown, tail
+    ):  # the text ends its string, and the quote there would begin one that nothing ends
+        if shown.endswith(inner) and not around.leaves_string(shown[: -len(inner)], tail):
+            return shown[: -len(inner)], 0
+    if (
+        shown.endswith(inner)
+        and shown != inner
+        and not splits_word
+        and not _is_version(shown + tail, inner, view, around)
+    ):
         trimmed = shown[: -len(inner)]
         left = around.faults(trimmed)
         closes = bool(CLOSERS_ONLY.match(tail)) and bool(_BRACKETS & set(inner))
         ends = ",:>" if view.snapshot.language == "shellscript" else ";,:>"  # `;;` ends an arm there
-        again = not closes and (len(inner) > 1 or inner in ends or tail == " =")
+        is_apart = tail[0].isspace() and (inner.isalnum() or inner in "=+?<%#\\" or inner == "|")  # ` 1`, ` \\`
+        again = not closes and (len(inner) > 1 or inner in ends or (is_apart and shown.endswith(tail)))
         if left < faults or (left == faults and (again or _is_said_twice(inner, trimmed, view, around))):
             return trimmed, 0
     # `f(|)` and `x) + g(y)`: the text closes what the tail closes, then goes on, so it takes the tail's place.
     if shown != inner and _in_order(inner, shown) and around.faults(shown, len(tail)) < faults:
         return shown, len(tail)
     word, again = _FIRST_WORD.match(tail), _LAST_WORD.search(shown)
-    if word and again and word[0] == again[0] and len(word[0]) >= _MIN_WORD_CHARS:
+    if word and again and word[0] == again[0] and (len(word[0]) >= _MIN_WORD_CHARS or word[0] == inner):
         return shown[: -len(word[0])], 0
     return shown, 0
+
+
+def _ends_comment(view: View, shown: str, comment: str) -> bool:
+    """Whether a comment that a text begins says the rest of its line as well: all of it is said, or a sign that nobody says twice."""
+    tail = view.tail.rstrip()
+    inner = tail.strip()
+    if not shown.endswith(inner) or len(shown) == len(inner):
+        return False
+    body = comment.lstrip("/#*! \t")
+    if body == inner or (len(inner) > 1 and any(map(str.isalnum, inner))):
+        return True
+    if inner in (".", ":", ",", ";", "!"):
+        return not shown.endswith("." + inner)
+    if tail[0].isspace() and shown.endswith(tail):
+        return True
+    if set(inner) <= {">"}:
+        return _ARROWS.sub("", comment).count("<") < _ARROWS.sub("", comment).count(">") + len(inner)
+    closers = set(inner) & set(_OPENER_OF)
+    return bool(closers) and all(comment.count(_OPENER_OF[one]) < (comment + inner).count(one) for one in closers)
+
+
+def _is_version(line: str, inner: str, view: View, around: Surroundings) -> bool:
+    """Whether a number in a text has three parts with the rest of the line, as those of versions have: `2.0` before `.0`."""
+    found = _VERSION.search(view.typed + line)
+    return bool(_PARTS.fullmatch(inner)) and found is not None and around.is_text(line[: -len(inner)])
 
 
 def _is_said_twice(inner: str, trimmed: str, view: View, around: Surroundings) -> bool:
@@ -134,11 +189,30 @@ def _is_comments(view: View, shown: str, before_comment: str, around: Surroundin
     if not (view.typed + before_comment).strip():
         says_nothing = not _FIRST_WORD.search(view.tail) and around.faults(shown) <= around.faults_now
         is_path = view.snapshot.language in _NAMES_DO_NOTHING and _PATH.fullmatch(view.tail)
-        if says_nothing or is_path or view.tail[:1].isspace() or shown.startswith("#!"):
+        if says_nothing or is_path or view.tail[:1].isspace() or shown.startswith("#!") or _goes_on_below(view, shown):
             return True
+    if _ELLIPSIS.fullmatch(view.tail):
+        return True
     if view.snapshot.language in _SEMICOLONS and _PROSE.fullmatch(view.tail):
         return True
     return mends_line(view.snapshot, view.offset, shown)
+
+
+def _goes_on_below(view: View, shown: str) -> bool:
+    """Whether the rest of the line is the rest of a comment: it begins as no code does, or comments stand above and below, or the file says so."""
+    snapshot, line = view.snapshot, view.line
+    sign = _SIGN.match(shown)
+    if sign is None:
+        return False
+    begins = _OF_PROSE.match(view.tail) or (snapshot.language == "shellscript" and view.tail[0] == "-")
+    around = [snapshot.line_text(other).strip() for other in (line - 1, line + 1) if 0 <= other < snapshot.line_count]
+    if begins or (len(around) == 2 and all(text.startswith(sign[0]) for text in around)):
+        return True
+    whole = (shown + view.tail).strip()
+    return any(
+        snapshot.line_text(other).strip() == whole
+        for other in range(max(0, line - _NEAR_LINES), min(line + _NEAR_LINES, snapshot.line_count))
+    )
 
 
 def _in_order(characters: str, text: str) -> bool:

@@ -152,6 +152,14 @@ class Surroundings:
         states = (self._at_cursor, self.state_behind(shown))
         return all(within_of(self._language, state) is not None for state in states)
 
+    def leaves_string(self, shown: str, tail: str) -> bool:
+        """Whether the rest of the line begins a string, which its line does not end, behind a suggestion that ends in code."""
+        quote = tail.lstrip()[:1]
+        if quote not in ('"', "'", "`") or in_text(self.state_behind(shown)):
+            return False
+        state = self.state_behind(shown + tail)
+        return in_text(state) and state.stack[-1].opener == quote  # half of a docstring's quotes is no string
+
     def leaves_open(self, shown: str) -> int:
         """How much of what a suggestion opens is still open where both sides of the cursor must fit again."""
         return (self._effect(shown, 0).below or self._below_now)[1]
@@ -228,7 +236,11 @@ class Surroundings:
 
     def _closed_early(self, line: str, state: LexicalState) -> int:
         """How much of the cursor's own body a line closes, told by the `state` before the next line of that body."""
-        if "\n" in line or in_text(state) or (not self._view.typed.strip() and line[len(self._view.typed) :][:1].isspace()):
+        if (
+            "\n" in line
+            or in_text(state)
+            or (not self._view.typed.strip() and line[len(self._view.typed) :][:1].isspace())
+        ):
             return 0
         begins = _BEGINS.match(line)
         return max(0, len(self._before.stack) - len(begins[1] if begins else "") - len(state.stack))

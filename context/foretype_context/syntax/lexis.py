@@ -87,7 +87,8 @@ class Lexis:
         brackets: the pairs, opener and closer by turns.
         value_words: words behind which a value may stand.
         directives: lines that begin with `#` are the preprocessor's: branches and definitions are read each by itself.
-        arms: regular expressions of what begins and ends a list of arms, in which a closing bracket needs no opener.
+        arms: regular expressions of what begins a list of arms, in which a closing bracket behind a pattern needs no opener, what ends it,
+            and what ends one arm.
         outside: name of the text that a file begins in, where it has an end of that text at all.
         markup: tags, or None.
         angles: `<` and `>` stand around type arguments.
@@ -99,7 +100,7 @@ class Lexis:
     brackets: str = "()[]{}"
     value_words: frozenset[str] = frozenset()
     directives: bool = False
-    arms: tuple[str, str] | None = None
+    arms: tuple[str, str, str] | None = None
     outside: str = ""
     markup: Markup | None = None
     angles: bool = False
@@ -280,7 +281,7 @@ _PHP: Final = Lexis(signs="/\"'#`<?",
 
 _SH_HOLES: Final = ((r"\$\(", ")"), ("`", "`"))
 _SH_HEREDOC: Final = r"(?<!<)<<(?P<dash>-?)[ \t]*"
-_SHELL: Final = Lexis(signs="#\"'`$<\\s",
+_SHELL: Final = Lexis(signs="#\"'`$<\\s;",
     quoted=(
         _line_comment(r"(?<![^\s;&|()`])#"),
         Quoted(opens=r"\$'", closes="'"),
@@ -292,7 +293,7 @@ _SHELL: Final = Lexis(signs="#\"'`$<\\s",
         Quoted(opens=_SH_HEREDOC + r"(?P<w>[A-Za-z_]\w*)", closes="\n{w}", pattern=r"^\t*{w}$", holes=_SH_HOLES, inner=("parameter in a string",), heredoc=True),
     ),
     skips=(r"\\.", r"\$[#?!$@*-]", r"<<<"),
-    arms=(r"(?<=ca)(?<![\w$./-]ca)se(?=\s[^\n]*\sin\b)", r"(?<=e)(?<![\w$./-]e)sac(?![\w./-])"),
+    arms=(r"(?<=ca)(?<![\w$./-]ca)se(?=\s[^\n]*\sin\b)", r"(?<=e)(?<![\w$./-]e)sac(?![\w./-])", r";;&?|;&"),
 )  # fmt: skip
 
 _CSS: Final = Lexis(

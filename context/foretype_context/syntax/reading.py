@@ -70,6 +70,7 @@ _VALUE: Final = '"'
 """Stands for a value as the last thing read."""
 _LAST: Final = re.compile(r"[\w$]+\Z|\S\Z")
 _CODE: Final = (Sort.BRACKET, Sort.HOLE, Sort.ARMS, Sort.DIRECTIVE)
+_NO_PATTERN: Final = re.compile(r"(?:;;&?|;&|\bcase\s.*\sin)[ \t]*\Z")
 _NAME: Final = re.compile(r"[\w:.-]*")
 _DIRECTIVE: Final = r"#[ \t]*(?P<word>[a-z]+)"
 _GROUP: Final = re.compile(r"\(\?P<(\w+)>")
@@ -106,7 +107,11 @@ class _Modes:
         hole = lexis.markup.hole if lexis.markup else ""
         hole = f"(?P<hole>{hole})" if hole else "(?P<hole>(?!))"
         # Code in a tag and between tags is in braces: one more that closes has no opener.
-        in_tag, between = ("[})]", "}") if lexis.markup and lexis.markup.hole else ("(?!)", "(?!)")
+        in_tag, between = (
+            (r"[})\]]", r"}|</[\w:.-]*[ \t]*(?=[^\s\w:.>-])")
+            if lexis.markup and lexis.markup.hole
+            else ("(?!)", "(?!)")
+        )
         self.tag = re.compile(rf"(?P<end>/?>)|(?P<quote>[\"'])|{hole}|(?P<stray>{in_tag})")
         self.children = re.compile(
             rf"(?P<comment><!--)|(?P<out></(?P<name>[\w:.-]*)\s*>)|(?P<tag><(?=[A-Za-z_>]))|{hole}|(?P<stray>{between})"
@@ -120,7 +125,7 @@ class _Modes:
             parts.append(rf"(?P<directive>{_DIRECTIVE})")
         parts += [f"(?P<skip{n}>{skip})" for n, skip in enumerate(lexis.skips)]
         if lexis.arms:
-            parts += [f"(?P<arms>{lexis.arms[0]})", f"(?P<out>{lexis.arms[1]})"]
+            parts += [f"(?P<arms>{lexis.arms[0]})", f"(?P<out>{lexis.arms[1]})", f"(?P<next>{lexis.arms[2]})"]
         for n, rule in enumerate(lexis.quoted):
             if not rule.in_text and (hole or not rule.in_hole):
                 own = _GROUP.sub(lambda found, n=n: f"(?P<r{n}_{found[1]}>", rule.opens)
@@ -280,6 +285,9 @@ class Reading:
             self._last = _VALUE
         elif kind == "arms":
             stack.append(Frame(Sort.ARMS, "case", "\nesac", lined=lined))
+        elif kind == "next":
+            if stack and stack[-1].sort is Sort.ARMS:
+                stack[-1] = stack[-1]._replace(opener="case")
         elif kind == "out":
             if any(frame.sort is Sort.ARMS for frame in stack):
                 self._end_frame(found.start() - 1, lambda frame: frame.sort is Sort.ARMS)
@@ -363,6 +371,10 @@ class Reading:
                 self._lowered(at)
                 return at + 1
             if top.sort is Sort.ARMS and closer == ")":
+                # Behind a pattern; the commands of an arm have their brackets in pairs.
+                if top.opener != "case" or _NO_PATTERN.search(text, text.rfind("\n", 0, at) + 1, at):
+                    self.faults.append(at)
+                stack[-1] = top._replace(opener=")")
                 return at + 1
             if top.sort is Sort.HOLE and len(top.closer) > 1 and text.startswith(top.closer, at):
                 stack.pop()
