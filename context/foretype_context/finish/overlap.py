@@ -29,6 +29,7 @@ _NAMES_DO_NOTHING: Final = frozenset({"javascript", "javascriptreact", "typescri
 _SIGN: Final = re.compile(r"#|//|/?\*|--")
 _OF_PROSE: Final = re.compile(r"[.,;:!?][ \t]")
 _ELLIPSIS: Final = re.compile(r"[.…]+\s*")
+_WORDS: Final = re.compile(r"[ \t]+[\w-]+(?:[=:, \t]+[\w-]+)*\s*")
 _NEAR_LINES: Final = 100
 _PATH: Final = re.compile(r"[\w$-]+(?:[./][\w$-]+)+")
 """A line of nothing but it has no effect in these: it is no code."""
@@ -144,7 +145,9 @@ def _ends_comment(view: View, shown: str, comment: str) -> bool:
 
 
 def _is_version(line: str, inner: str, view: View, around: Surroundings) -> bool:
-    """Whether a number in a text has three parts with the rest of the line, as those of versions have: `2.0` before `.0`."""
+    """Whether a number in a text has three parts with the rest of the line, as those of versions have: `2.0` before `.0`; or both are a ruler."""
+    if len(inner) > _MIN_WORD_CHARS and len(set(line.replace(" ", ""))) == 1:
+        return around.is_text(line[: -len(inner)])  # a ruler
     found = _VERSION.search(view.typed + line)
     return bool(_PARTS.fullmatch(inner)) and found is not None and around.is_text(line[: -len(inner)])
 
@@ -191,7 +194,11 @@ def _is_comments(view: View, shown: str, before_comment: str, around: Surroundin
         is_path = view.snapshot.language in _NAMES_DO_NOTHING and _PATH.fullmatch(view.tail)
         if says_nothing or is_path or view.tail[:1].isspace() or shown.startswith("#!") or _goes_on_below(view, shown):
             return True
-    if _ELLIPSIS.fullmatch(view.tail):
+    comment = shown[len(before_comment) :].strip()
+    is_begun = comment.endswith(":") or not comment.lstrip("/#*")
+    if _ELLIPSIS.fullmatch(view.tail) or (is_begun and _WORDS.fullmatch(view.tail)):
+        return True
+    if _OF_PROSE.match(view.tail) and before_comment[-1:] in (",", ";", ":", "{"):
         return True
     if view.snapshot.language in _SEMICOLONS and _PROSE.fullmatch(view.tail):
         return True

@@ -200,7 +200,7 @@ def _block(
     if end is not None:
         whole = "\n".join(lines)
         lines = (whole[:end] + whole[end:].partition("\n")[0]).split("\n")  # `done <<EOF`, `end.join`
-    lines = without_repeated_lines(within_block(lines, view, spec, opened=opened))
+    lines = without_repeated_lines(within_block(lines, view, spec, opened=opened), file_repeats=_has_twins(view))
     below = _below(view)
     if not view.typed.strip() or lines[:1] != [""]:
         reason = _repeats(view.typed + lines[0].rstrip() if lines else "", view)

@@ -80,10 +80,13 @@ def _longest(cycle: Sequence[str]) -> int:
     return _SHORT_RUN if any(token[0].isalpha() or token[0] == "_" for token in cycle) else _LIMITS[1][1]
 
 
-def without_repeated_lines(lines: Sequence[str]) -> list[str]:
+def without_repeated_lines(lines: Sequence[str], *, file_repeats: bool = False) -> list[str]:
     """Cuts before a group of lines that is repeated for the second time (three times in a row in all); one is kept.
 
     A few repetitions behind which the text goes on otherwise are no loop.
+
+    Args:
+        file_repeats: such lines follow one another near the cursor as well, so that a few repetitions are no loop at the text's end either.
     """
     for cycle in range(1, _CYCLE_LINES + 1):
         for start in range(len(lines) - cycle * _TIMES + 1):
@@ -94,6 +97,8 @@ def without_repeated_lines(lines: Sequence[str]) -> list[str]:
             while list(lines[end : end + cycle]) == group:
                 end += cycle
             times, rest = (end - start) // cycle, "\n".join(lines[end:]).rstrip().split("\n")
-            if times > _TIMES_MOST or (times >= _TIMES and (rest == [""] or rest == group[: len(rest)])):
+            if times > _TIMES_MOST or (
+                times >= _TIMES and not file_repeats and (rest == [""] or rest == group[: len(rest)])
+            ):
                 return list(lines[: start + cycle])
     return list(lines)

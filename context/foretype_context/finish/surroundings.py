@@ -219,6 +219,7 @@ class Surroundings:
         """Below the cursor's line, which ends in `state`: faults and frames that are missing where both sides meet; and frames too many."""
         whole, near = line + self._below.rest, len(line) + self._below.near
         reading = Reading(self._language, state)
+        reading.floor = len(state.stack)
         reading.read(whole, len(line), min(near, len(whole)))
         closed = self._closed_early(line, reading.state) if len(line) < near <= len(whole) else 0
         reading.read(whole, min(near, len(whole)), len(whole))
@@ -227,7 +228,9 @@ class Surroundings:
         elif in_text(reading.state):
             # What swallows the line where both sides should meet has to end somewhere.
             reading.read(whole + self._below.far, len(whole), len(whole) + len(self._below.far))
-            missing = int(in_text(reading.state))
+            # A comment ends at its first end; of quotes that are all alike nobody knows which one is an end, but that their number is even.
+            ends = in_text(state) and state.stack[-1].closer not in state.stack[-1].opener and bool(reading.lows)
+            missing = int(in_text(reading.state) and not ends)
         else:
             closes = _CLOSING_LINE.fullmatch(line.rpartition("\n")[2]) is not None
             missing = max(0, self._below.depth - (self._below.fewer if closes else 0) - reading.depth)
@@ -242,8 +245,12 @@ class Surroundings:
             or (not self._view.typed.strip() and line[len(self._view.typed) :][:1].isspace())
         ):
             return 0
-        begins = _BEGINS.match(line)
-        return max(0, len(self._before.stack) - len(begins[1] if begins else "") - len(state.stack))
+        closes = _BEGINS.match(line)
+        # `}, more)` ends what it is the last line of.
+        return 0 if closes and closes.end() < len(line) else max(0, self._depth_behind(closes) - len(state.stack))
+
+    def _depth_behind(self, closes: re.Match[str] | None) -> int:
+        return len(self._before.stack) - (len(closes[1]) if closes else 0)
 
     def _surplus_angles(self, line: str) -> int:
         """How many type arguments more the cursor's line closes than it opens."""

@@ -15,7 +15,7 @@ from tree_sitter import Node, Parser
 
 from foretype_context.finish.surroundings import in_text
 from foretype_context.prompt.windows import View
-from foretype_context.syntax.blocks import block_indent, ends_by_bracket, indent_columns, statement_start
+from foretype_context.syntax.blocks import block_indent, ends_by_bracket, indent_columns, opens_block, statement_start
 from foretype_context.syntax.languages import LanguageSpec, language_spec, parser_for
 from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.syntax.reading import Reading, missing_closers
@@ -73,6 +73,10 @@ def block_end(snapshot: Snapshot, offset: int, text: str) -> int | None:
         node.type in spec.blocks | spec.scopes and node.start_byte < cursor < node.end_byte
     ):
         node = node.parent
+    if node is not None and node.type in spec.blocks and node.parent is not None and opens_block(snapshot, offset):
+        node = (
+            node.parent if node.parent.type in spec.scopes else node
+        )  # `ensure`: the definition's own end is its block's
     # An error inside means that the parser guessed, which it does worse than indentation.
     if node is None or node.has_error or node.end_byte >= end:
         return None

@@ -292,7 +292,8 @@ _SHELL: Final = Lexis(signs="#\"'`$<\\s;",
         Quoted(opens=_SH_HEREDOC + r"(?P<s>['\"\\])(?P<w>[^\s'\"\\]+)['\"]?", closes="\n{w}", pattern=r"^\t*{w}$", escapes="", heredoc=True),
         Quoted(opens=_SH_HEREDOC + r"(?P<w>[A-Za-z_]\w*)", closes="\n{w}", pattern=r"^\t*{w}$", holes=_SH_HOLES, inner=("parameter in a string",), heredoc=True),
     ),
-    skips=(r"\\.", r"\$[#?!$@*-]", r"<<<"),
+    # A closer behind the sign that a command goes on in the next line is one too many, and no sign of a command's.
+    skips=(r"(?<=\s)\\(?![\]}][ \t]*(?:\n|\Z)).|(?<!\s)\\.", r"\$[#?!$@*-]", r"<<<"),
     arms=(r"(?<=ca)(?<![\w$./-]ca)se(?=\s[^\n]*\sin\b)", r"(?<=e)(?<![\w$./-]e)sac(?![\w./-])", r";;&?|;&"),
 )  # fmt: skip
 
