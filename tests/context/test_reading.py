@@ -74,6 +74,32 @@ def shown(language: str, marked: str, text: str) -> str:
         # What is said twice, but ends.
         ("javascript", "x\n  .on('a', f)\n  .on|\n  .on('b', f)\n  .on('b', f)\n", "('a', f)"),
         ("typescript", "function f() {\n  |\n}\n", "step(one);\n  step(one);\n  step(one);\n  done(two);"),
+        ("javascript", "press(key);\npress(key);\nf(() => {\n  |\n});\n", "press(key);\n  press(key);\n  press(key);"),
+        # Comments whose rest stands right of the cursor, told by the lines around, by what they end with or by how the rest begins.
+        ("ruby", "# Requires\n#   self.site\n|content\n#   self.data\n", "#   self."),
+        ("ruby", "# @!visibility private\ndef f\nend\n\n|visibility private\ndef g\nend\n", "# @!"),
+        ("ruby", "|.  The size of the\n# session id.\ndef f\nend\n", "# Generate a new id"),
+        ("shellscript", "#!/bin/sh\n\n|-zero status nothing is pushed.\necho a\n", "# If this ends with a non"),
+        ("python", "def f(\n    a: int = | A002\n    *,\n    b: int,\n): ...\n", "0,  # noqa:"),
+        ("php", "<?php\n$a = [\n    'b' => ['c|...\n    'd' => 1,\n];\n", "'], // Hide what starts with"),
+        # A string down there, or the edge of what is looked at, is the file's own affair.
+        ("rust", 'fn f() {\n    c.arg(|");\n\n    let e = "\nbar/test\n";\n}\n', '"-l").arg("test'),
+        ("java", "class A {\n    |\n     * Says {@code a}.\n     */\n    void f();\n}\n", "/**"),
+        # The first line of a body may close more than one thing, its head may go on below, and a bracket may stand on its own line.
+        ("javascript", "f((a) => {\n  g();\n}, { h: { i: 1 } |\n\nawait k();\n", "})"),
+        ("java", "class A {\n    int f(\n            |\n        return 1;\n    }\n}\n", "int a,\n            int b)\n                throws E {"),
+        ("csharp", "var a = new A(\n    b.Select(c => new D\n    |\n\nf();\n", "{\n        e,\n    })\n    );"),
+        ("cpp", "namespace a {\nint b;\n\n|  // namespace a\n\nint main() {\n}\n", "}"),
+        ("ruby", "class A\n  def f\n    yield\n  ensure|\n\n  def g\n  end\nend\n", "\n    h\n  end"),
+        # Names, numbers, rulers and beginnings that look like something said again.
+        ("c", "struct a {\n  buf_t |\n  int b;\n};\n", "buf_t;"),
+        ("csharp", "class A\n{\n    Pool|}\n}\n", " Pool { get;"),
+        ("rust", 'fn f() {\n    p(\n        "a\\\n         \\n|\n        b,\n    );\n}\n', '\\n=====\\n",'),
+        ("typescript", "/**\n * @|.0\n */\n", "since 2.0"),
+        ("python", 'def f():\n    """\n    ===== | =====\n    """\n', "====="),
+        ("c", "int a = |\n", "f(0xffffffffffffLL);"),
+        ("csharp", "var a = |\n", "f(0.000000000000000001d);"),
+        ("cpp", "const char* a[] = {|;\n", '"longggggggggggggggggggggg"}'),
     ],
 )  # fmt: skip
 def test_nothing_of_a_right_text_is_cut(language: str, marked: str, text: str) -> None:
@@ -115,6 +141,25 @@ def test_nothing_of_a_right_text_is_cut(language: str, marked: str, text: str) -
         ("python", 'def f():\n    """Say (see |)\n    """\n', "below)", "below"),
         ("javascript", "/**\n * Say (e.|.\n */\n", "g. this).", "g. this)"),
         ("javascript", "/**\n * Say `|`\n */\n", "this`", "this"),
+        ("ruby", 'require |"\n\nmodule A\n  B = "c" # d\nend\n', '"set"', '"set'),
+        ("shellscript", "f() {\n\texit| 1\n}\n", " 1", ""),
+        ("shellscript", "if a; then\n\t| 1\nfi\n", "exit 1", "exit"),
+        ("shellscript", "f | \\\n  --b\n", "--a \\", "--a"),
+        ("csharp", "class A\n{\n    string B|}\n\n    string C();\n}\n", " { get; }", " { get;"),
+        ("csharp", "class A\n{\n    |>\n    /// Says.\n    int B;\n}\n", "/// <summary>", "/// <summary"),
+        ("csharp", "class A\n{\n    //   {\n    |}\n    int B;\n}\n", "//   }", "//"),
+        # A closer too many, told by the next line of the same body, by a shell's arms and by tags.
+        ("csharp", "namespace A\n{\n    class B\n    {\n        int c = |\n        int d = 1;\n    }\n}\n", "0;}", "0;"),
+        ("shellscript", "case $a |\nb) c ;;\nesac\n", "in)", "in"),
+        ("shellscript", "case $a in\nb)\n  c |\nd) ;;\nesac\n", ";;)", ";;"),
+        ("shellscript", "case $a in\nb)\n  c=( |\n  ;;\nesac\n", "$(d) ))", "$(d) )"),
+        ("shellscript", "f --a |\n  --b\n", "c \\]", "c \\"),
+        ("typescriptreact", "const a = (\n  <B\n    c={|\n    d\n  />\n);\n", "e}]", "e}"),
+        # Text outside of the block, however much of the block is still open.
+        ("java", "class A {\n    |\n    }\n}\n", "int f() {\n        return 1;\nclass B {", "int f() {\n        return 1;"),
+        ("typescript", "f({\n    a: [\n        |\n    ],\n});\n", "b,\n        c,\n    d: [", "b,\n        c,"),
+        # A licence in blanks says nothing of a file in tabs.
+        ("csharp", "/*\n  Free.\n  Free.\n  Free.\n*/\nclass A\n{\n\tvoid F()\n\t{\n\t\t|\n\t}\n}\n", "if(a)\n        {\n            b();\n        }", "if(a)\n\t\t{\n\t\t\tb();\n\t\t}"),
     ],
 )  # fmt: skip
 def test_a_wrong_text_becomes_the_right_one_or_nothing(language: str, marked: str, text: str, right: str) -> None:

@@ -97,11 +97,9 @@ def fitted_to_tail(shown: str, view: View, around: Surroundings) -> tuple[str, i
             return shown, len(tail)
         return fitted_to_tail(before_comment, view, around)
     splits_word = re.match(r"\w\w", shown[-len(inner) - 1 :])  # `with_response` does not end in `response`
-    if around.leaves_string(
-        shown, tail
-    ):  # the text ends its string, and the quote there would begin one that nothing ends
-        if shown.endswith(inner) and not around.leaves_string(shown[: -len(inner)], tail):
-            return shown[: -len(inner)], 0
+    ends_string = shown.endswith(inner) and around.leaves_string(shown, tail)
+    if ends_string and not around.leaves_string(shown[: -len(inner)], tail):
+        return shown[: -len(inner)], 0  # the quote there would begin a string that nothing ends
     if (
         shown.endswith(inner)
         and shown != inner

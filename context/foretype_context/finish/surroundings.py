@@ -106,7 +106,7 @@ class Surroundings:
         for line in range(view.line + 1, min(view.line + _LOOK_LINES, snapshot.line_count)):
             text = snapshot.line_text(line)
             columns, first = indent_columns(text), text.lstrip()[:1]
-            if columns < own and first or (columns == own and first and first in ")]}"):
+            if (columns < own and first) or (columns == own and first and first in ")]}"):
                 return 0
             if columns == own and first and first != "#":
                 return snapshot.line_start(line) - view.line_end
