@@ -59,6 +59,7 @@ class _Below(NamedTuple):
     `fewer`: so many of these may be closed where the suggestion ends in a closing line. A namespace's content stands where it stands
     itself, and then nobody can tell whose end a closer at the margin is.
     `near`: where in `rest` the next line of the cursor's own body begins, in which nothing of that body may be closed; 0: nowhere.
+    `now`: that text as it is, read through.
     """
 
     rest: str
@@ -66,6 +67,32 @@ class _Below(NamedTuple):
     depth: int
     fewer: int
     near: int
+    now: _Passage
+
+
+class _Passage:
+    """Reads on below a line, as far as it is asked for.
+
+    Attributes:
+        at_near: the state where the next line of the cursor's own body begins; None: not come by.
+        last: where looking ends.
+    """
+
+    __slots__ = ("_at", "_near", "_text", "at_near", "last", "reading")
+
+    def __init__(self, reading: Reading, text: str, at: int, near: int, last: int) -> None:
+        self.reading = reading
+        self._text, self._at, self._near = text, at, near
+        self.last = last
+        self.at_near: LexicalState | None = None
+
+    def to(self, end: int) -> None:
+        if self._at < self._near <= end:
+            self.reading.read(self._text, self._at, self._near)
+            self._at, self.at_near = self._near, self.reading.state
+        if self._at < end:
+            self.reading.read(self._text, self._at, end)
+            self._at = end
 
 
 class Surroundings:
@@ -82,13 +109,15 @@ class Surroundings:
     @cached_property
     def _below(self) -> _Below:
         view, snapshot = self._view, self._view.snapshot
-        line, depth, fewer = self._meets_again()
+        near, state = self._next_of_body(), self._line_now.state
+        now = _Passage(self._reading(state), snapshot.text, view.line_end, near and view.line_end + near, self._last)
+        line, depth, fewer = self._meets_again(now)
         end = snapshot.line_start(line) if line < snapshot.line_count else len(snapshot.text)
         end = min(max(end, view.line_end), self._last)
         rest, far = snapshot.text[view.line_end : end], snapshot.text[end : self._last]
-        reading = self._read(view.typed + view.tail + rest, 0, self._before)
-        depth = depth if in_text(reading.state) else min(depth, reading.depth)
-        return _Below(rest, far, depth, fewer, self._next_of_body())
+        now.to(end)
+        depth = depth if in_text(now.reading.state) else min(depth, now.reading.depth)
+        return _Below(rest, far, depth, fewer, near, now)
 
     @cached_property
     def _last(self) -> int:
@@ -120,7 +149,7 @@ class Surroundings:
 
     @cached_property
     def _below_now(self) -> tuple[int, int]:
-        return self._read_below(self._view.typed + self._view.tail, self._line_now.state)
+        return self._fits(self._view.typed + self._view.tail, self._line_now.state, self._below.now)
 
     @property
     def faults_now(self) -> int:
@@ -216,18 +245,27 @@ class Surroundings:
         return effect
 
     def _read_below(self, line: str, state: LexicalState) -> tuple[int, int]:
-        """Below the cursor's line, which ends in `state`: faults and frames that are missing where both sides meet; and frames too many."""
-        whole, near = line + self._below.rest, len(line) + self._below.near
+        """What :meth:`_fits` says of the text below the cursor's line, which ends in `state`."""
+        below, at = self._below, len(line)
+        text = line + below.rest + below.far
+        passage = _Passage(self._reading(state), text, at, below.near and at + below.near, len(text))
+        passage.to(at + len(below.rest))
+        return self._fits(line, state, passage)
+
+    def _reading(self, state: LexicalState) -> Reading:
         reading = Reading(self._language, state)
         reading.floor = len(state.stack)
-        reading.read(whole, len(line), min(near, len(whole)))
-        closed = self._closed_early(line, reading.state) if len(line) < near <= len(whole) else 0
-        reading.read(whole, min(near, len(whole)), len(whole))
+        return reading
+
+    def _fits(self, line: str, state: LexicalState, passage: _Passage) -> tuple[int, int]:
+        """Of a passage to where both sides meet, below a line that ends in `state`: faults and missing frames; and frames too many."""
+        reading = passage.reading
+        closed = 0 if passage.at_near is None else self._closed_early(line, passage.at_near)
         if in_text(reading.state) and not in_text(state) and not in_text(self._at_cursor) and not state.waiting:
             missing = 0  # code ends the line: a string down there is the file's own
         elif in_text(reading.state):
             # What swallows the line where both sides should meet has to end somewhere.
-            reading.read(whole + self._below.far, len(whole), len(whole) + len(self._below.far))
+            passage.to(passage.last)
             # A comment ends at its first end; of quotes that are all alike nobody knows which one is an end, but that their number is even.
             ends = in_text(state) and state.stack[-1].closer not in state.stack[-1].opener and bool(reading.lows)
             missing = int(in_text(reading.state) and not ends)
@@ -262,7 +300,7 @@ class Surroundings:
             lowest = min(lowest, depth)
         return -lowest
 
-    def _meets_again(self) -> tuple[int, int, int]:
+    def _meets_again(self, now: _Passage) -> tuple[int, int, int]:
         """The line below that stands no deeper than one above, how many frames stand open there (-1: nobody knows), and how many fewer may."""
         view, snapshot = self._view, self._view.snapshot
         begins_here = not view.typed.strip() and view.tail[:1].isspace()
@@ -270,7 +308,6 @@ class Surroundings:
         last = min(view.line + _LOOK_LINES, snapshot.line_count)
         # Then what is read below reads strings for code.
         is_in_text = in_text(self._at_cursor) or in_text(self._line_now.state)
-        reading, at = Reading(self._language, self._before), view.line_start
         at_margin = 0  # closers there
         for line in range(view.line + 1, last):
             start = snapshot.line_start(line)
@@ -281,10 +318,10 @@ class Surroundings:
             if not text.strip() or text.lstrip()[0] in ")]}#" or (columns >= own and columns):
                 at_margin += text[:1] in (")", "]", "}")
                 continue
-            reading.read(snapshot.text, at, start)
-            at = start
-            if is_in_text or not in_text(reading.state):
+            now.to(start)
+            if is_in_text or not in_text(now.reading.state):
                 if not columns:
+                    reading = Reading(self._language, now.reading.state)
                     reading.read(snapshot.text, start, self._last)
                     # A closer at the margin is missing where something is open at the text's end, and may be where nobody sees that end.
                     at_margin = max(at_margin, reading.depth if self._last == len(snapshot.text) else 1)
