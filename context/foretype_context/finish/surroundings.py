@@ -19,7 +19,7 @@ from foretype_context.syntax.reading import LexicalState, Reading, Sort, lexis_o
 __all__ = ["Surroundings", "in_text"]
 
 _LOOK_LINES: Final = 200
-_LOOK_CHARS: Final = 8_000
+_LOOK_CHARS: Final = 4_000
 _CANDIDATES_MAX: Final = 12
 _CLOSING_LINE: Final = re.compile(r"\s*[)\]}]+[;,]?\s*(?://.*|/\*.*)?")
 _BEGINS: Final = re.compile(r"\s*([)\]}]+)")
