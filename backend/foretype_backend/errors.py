@@ -39,41 +39,6 @@ from typing import Any, Final
 
 from foretype_context.errors import ForetypeError
 
-__all__ = [
-    "FAULT_TOLD",
-    "BackendError",
-    "BudgetExceededError",
-    "CacheEventsError",
-    "ChunkFormatError",
-    "ConfigError",
-    "DirectoryError",
-    "EngineError",
-    "EngineStartError",
-    "EngineUnavailableError",
-    "EntryError",
-    "EpochFileError",
-    "ExperimentError",
-    "ExperimentInputError",
-    "Fault",
-    "FleetError",
-    "LibraryError",
-    "ModelFileError",
-    "NoReplicaError",
-    "PipelineError",
-    "PlacementError",
-    "PrefixError",
-    "PromptRefusedError",
-    "PurgeError",
-    "RolloutError",
-    "SaltIgnoredError",
-    "StoreBusyError",
-    "StoreError",
-    "TierRefusedError",
-    "TierUnavailableError",
-    "UnknownEngineError",
-    "VariantError",
-]
-
 
 class BackendError(ForetypeError):
     """Of all that the gateway raises itself."""

@@ -10,8 +10,6 @@ import ssl
 import sys
 from functools import cache
 
-__all__ = ["trusted"]
-
 
 @cache
 def trusted() -> ssl.SSLContext:

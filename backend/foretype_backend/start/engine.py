@@ -21,8 +21,6 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.engines.text_prompts import TextPrompts
 from foretype_backend.errors import ConfigError, EngineUnavailableError
 
-__all__ = ["given", "loaded", "make_engine", "start_tokens"]
-
 
 def make_engine(
     config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None, chosen: Grammar

@@ -20,8 +20,6 @@ from foretype_context.edit_models.regions import boundaries, lines_of
 from foretype_context.grammars.families import known_controls
 from foretype_context.text.strings import common_prefix, common_suffix
 
-__all__ = ["AnswerReader", "Nothing", "ReadAnswer"]
-
 _TOKENS: Final = re.compile(r"<\|[a-z0-9_]+\|>|<\[[^\]\s]{2,40}\]>|^(?:<{7}|>{7})|```", re.MULTILINE)
 """What models write that should have ended, or were trained on other formats."""
 _BEGUN: Final = ("<|", "<[", "```")

@@ -22,8 +22,6 @@ from foretype_context.errors import UnknownFormatError
 from foretype_context.folder.small_files import read_small
 from foretype_context.grammars.grammar import Control, Header
 
-__all__ = ["FORMATS", "EditFormat", "PromptPart", "edit_format"]
-
 _FILES: Final = Path(__file__).parent / "files"
 _FILE_BYTES: Final = 16 << 10
 

@@ -20,8 +20,6 @@ from foretype_context.errors import EditQuestionError, UnknownControlError
 from foretype_context.grammars.grammar import Control
 from foretype_context.tokens.tokenizer import Tokenizer
 
-__all__ = ["EditPrompt", "EditPrompts"]
-
 _HOLE: Final = re.compile(r"\{([a-z]+)(\+?)\}")
 _LEAST_ANSWER: Final = 96
 """Tokens of an answer beyond those of its window, at least: what is inserted, and markers."""

@@ -11,20 +11,6 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 from msgspec import Meta
 
-__all__ = [
-    "MAX_QUESTION_CHARS",
-    "MAX_WINDOW_CHARS",
-    "EditQuestion",
-    "EditWindow",
-    "RecentEdit",
-    "RelatedText",
-    "WindowEdit",
-    "question_at",
-    "recent_edit",
-    "window_at",
-    "window_before",
-]
-
 MAX_WINDOW_CHARS: Final = 16_384
 MAX_QUESTION_CHARS: Final = 1 << 17
 """Of all its texts together."""

@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["boundaries", "hunks", "lines_of", "read_cursor"]
-
 _AROUND: Final = 3
 """Lines beside a change, as in every unified diff."""
 

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from foretype_context.edits.parameters import Argument, Parameter, ParameterKind
 
-__all__ = ["NOT_KNOWN", "Given", "NotKnown", "fits", "pairs_of", "rewritten"]
-
 _BY_POSITION: Final = (ParameterKind.POSITION, ParameterKind.EITHER)
 _MANY: Final = (ParameterKind.REST, ParameterKind.KEYWORDS)
 

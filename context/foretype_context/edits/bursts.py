@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from foretype_context.text.document import Edit
 from foretype_context.text.strings import common_prefix, common_suffix
 
-__all__ = ["Burst", "Bursts", "ChangeOrigin"]
-
 _GAP_CHARS: Final = 1
 """A change this near belongs to the burst, as the other quote or bracket does."""
 _PASTE_CHARS: Final = 40

@@ -12,8 +12,6 @@ from foretype_context.edits.names import NamePlace, places_bound, places_importe
 from foretype_context.edits.walking import OCCURRENCES_MAX, words
 from foretype_context.syntax.parsing import node_text
 
-__all__ = ["Declaration", "calls_elsewhere", "calls_of", "declaration_around", "declaration_named"]
-
 _CALLS: Final = frozenset(
     {"call", "call_expression", "new_expression", "method_invocation", "object_creation_expression"}
 )

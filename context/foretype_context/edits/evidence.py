@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from foretype_context.text.document import Edit
 
-__all__ = ["Evidence", "NextEdit", "named"]
-
 
 class Evidence(StrEnum):
     """What a next edit rests on, the surest first."""

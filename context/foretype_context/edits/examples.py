@@ -28,8 +28,6 @@ from foretype_context.syntax.languages import language_spec
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import is_word
 
-__all__ = ["CommonChange", "Examples", "alike_elsewhere", "places_alike", "same_elsewhere"]
-
 _EXAMPLES: Final = 32
 _WORD_SEEN_MAX: Final = 500
 """Places of a template's word; one that stands oftener is not looked for, for that would take too long between two keys."""

@@ -17,8 +17,6 @@ from foretype_context.syntax.neighbourhood import edited_tree
 from foretype_context.syntax.parsing import PARSE_STEPS, parse_in_steps
 from foretype_context.text.document import Edit
 
-__all__ = ["MAX_CHARS", "Change", "Followed", "applied"]
-
 _RECENT: Final = 16
 
 MAX_CHARS: Final = 1_000_000

@@ -14,8 +14,6 @@ from tree_sitter import Node
 
 from foretype_context.syntax.parsing import node_text
 
-__all__ = ["Imported", "Specifier", "imported"]
-
 _SOURCE_ROOTS: Final = frozenset({"src", "lib", "python"})
 _SCRIPT_SUFFIXES: Final = (".d.ts", ".mjs", ".cjs", ".jsx", ".mts", ".cts", ".tsx", ".js", ".ts")
 

@@ -14,8 +14,6 @@ from foretype_context.edits.names import NamePlace, places_bound
 from foretype_context.edits.walking import TreeStep, down
 from foretype_context.syntax.parsing import node_text
 
-__all__ = ["keywords_renamed"]
-
 _PARAMETERS: Final = frozenset({"parameters", "default_parameter", "typed_parameter", "typed_default_parameter"})
 _MAKES: Final = ("__init__", "__new__")
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from foretype_context.edits.walking import node_kinds
 
-__all__ = ["MEMBERS", "MemberRules"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRules:

@@ -14,8 +14,6 @@ from foretype_context.edits.owners import Owner, Owners
 from foretype_context.edits.walking import OCCURRENCES_MAX, TreeStep, down, is_within, place_of, words
 from foretype_context.syntax.parsing import node_text
 
-__all__ = ["Member", "is_member_free", "is_seen_from_outside", "member_at", "members_of", "members_renamed"]
-
 _BEFORE_BYTES: Final = 80
 _OBJECT: Final = re.compile(rb"(?:([\w$\x80-\xff]+)|[)\]}>])\s*(?:[?!]?\.|::)\s*$")
 """What a name is behind."""

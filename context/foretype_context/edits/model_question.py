@@ -21,8 +21,6 @@ from foretype_context.edits.bursts import Burst
 from foretype_context.edits.evidence import named
 from foretype_context.text.document import Edit
 
-__all__ = ["ModelQuestion", "ModelQuestions"]
-
 _REFUSED: Final = 256
 
 

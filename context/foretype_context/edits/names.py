@@ -18,20 +18,6 @@ from foretype_context.edits.imports import Imported
 from foretype_context.edits.name_rules import RULES, NameRules
 from foretype_context.edits.walking import OCCURRENCES_MAX, TreeStep, down, end_around, is_within, place_of, words
 
-__all__ = [
-    "Declarations",
-    "NamePlace",
-    "is_at_odds",
-    "is_declared_around",
-    "is_global",
-    "is_named_near",
-    "is_variable_at",
-    "places_bound",
-    "places_elsewhere",
-    "places_imported",
-    "places_renamed",
-]
-
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _USED: Final = re.compile(r"(?<![.\w])([^\W\d]\w*)(?!\s*=[^=]|\w)")
 _VARIABLES: Final = frozenset(

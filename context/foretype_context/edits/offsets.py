@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["byte_of", "char_of"]
-
 
 def byte_of(text: str, at: int) -> int:
     """The byte of the character `at`."""

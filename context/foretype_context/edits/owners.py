@@ -17,8 +17,6 @@ from foretype_context.edits.names import Declarations, places_bound
 from foretype_context.edits.walking import TreeStep, down
 from foretype_context.syntax.parsing import node_text
 
-__all__ = ["Owner", "Owners"]
-
 _BETWEEN: Final = frozenset(
     [
         "decorated_definition",

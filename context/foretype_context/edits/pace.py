@@ -17,8 +17,6 @@ from foretype_context.edits.evidence import Evidence
 from foretype_context.edits.next_edit import SETTLED_S
 from foretype_context.text.document import Edit
 
-__all__ = ["LINE_COOL_DOWN_S", "LINE_S", "USER_COOL_DOWN_S", "Eagerness", "Pace", "RememberedEdit", "is_in_line"]
-
 USER_COOL_DOWN_S: Final = 5.0
 """After a refusal, in every document."""
 LINE_COOL_DOWN_S: Final = 60.0

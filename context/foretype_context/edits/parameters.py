@@ -10,8 +10,6 @@ from tree_sitter import Node
 
 from foretype_context.syntax.parsing import node_text, parse_bounded
 
-__all__ = ["Argument", "Parameter", "ParameterKind", "arguments_of", "parameters_in", "parameters_of"]
-
 _LIST_CHARS_MAX: Final = 2_000
 
 

@@ -11,8 +11,6 @@ from tree_sitter import Node
 from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.walking import node_kinds
 
-__all__ = ["Touched", "is_redefined"]
-
 _LATELY_S: Final = 60.0
 """Between both: who changed a value long ago has renamed what holds it since."""
 _DECLARATIONS: Final = node_kinds(

@@ -39,8 +39,6 @@ from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.owners import Owner
 from foretype_context.text.document import Edit
 
-__all__ = ["Rename", "elsewhere_of", "is_free", "is_seen_elsewhere", "rename_in", "sites_of"]
-
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
 _FIELD: Final = re.compile(r"\b(\w+)[ \t]*:[ \t]*\Z")

@@ -21,8 +21,6 @@ from foretype_context.syntax.parsing import node_text
 from foretype_context.text.document import Edit
 from foretype_context.text.strings import common_prefix, common_suffix
 
-__all__ = ["Signature", "Signatures", "signature_in"]
-
 _LITERAL: Final = re.compile(r"-?\d[\w.]*|None|True|False|null|nil|true|false|undefined|\"[^\"\n]*\"|'[^'\n]*'")
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 

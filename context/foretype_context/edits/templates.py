@@ -16,19 +16,6 @@ from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import is_word
 
-__all__ = [
-    "SITES_MAX",
-    "LineEdit",
-    "Reach",
-    "Region",
-    "Template",
-    "generalised",
-    "lexemes",
-    "line_edit",
-    "matches",
-    "region_of",
-]
-
 SITES_MAX: Final = 20
 """A template that fits more places than that says too little."""
 _AROUND: Final = 2

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-__all__ = ["OCCURRENCES_MAX", "TreeStep", "down", "end_around", "is_within", "node_kinds", "place_of", "words"]
-
 OCCURRENCES_MAX: Final = 300
 """Of one name in a file; what is named oftener is not followed, for that would take too long between two keys."""
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["foreign_text", "secret_in"]
-
 _SECRET: Final = re.compile(
     r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"
     r"|\bAKIA[0-9A-Z]{16}\b"

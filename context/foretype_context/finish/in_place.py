@@ -22,8 +22,6 @@ from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.syntax.reading import Reading, Sort, missing_closers
 from foretype_context.text.document import Snapshot
 
-__all__ = ["left_open", "mends_line", "parses_in_place"]
-
 _STEPS: Final = 250
 """Progress calls and reads of one parse: an ordinary one takes a third of them, and under a millisecond."""
 

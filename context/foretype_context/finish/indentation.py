@@ -18,8 +18,6 @@ from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import indent_columns, previous_filled_line
 from foretype_context.syntax.reading import Reading
 
-__all__ = ["INDENTED", "Begins", "as_in_file"]
-
 _LOOK_LINES: Final = 60
 _UNITS: Final = (2, 3, 4, 8)
 INDENTED: Final = frozenset({"python", "yaml"})

@@ -12,8 +12,6 @@ from foretype_context.finish.surroundings import Surroundings
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import CLOSERS_ONLY
 
-__all__ = ["fitted_to_tail", "is_telling", "without_beginning", "without_lines_below"]
-
 _MIN_WORD_CHARS: Final = 3
 _LAST_WORD: Final = re.compile(r"\w+\Z")
 _FIRST_WORD: Final = re.compile(r"\w+")

@@ -24,8 +24,6 @@ from foretype_context.syntax.languages import LanguageSpec, language_spec
 from foretype_context.text.document import Snapshot
 from foretype_context.text.strings import well_formed
 
-__all__ = ["DOES_NOT_CONTINUE", "Finished", "finish"]
-
 _WORD: Final = re.compile(r"<[a-z]+>|.{1,4}")
 """Control tokens that stand in texts of their own right, `<filename>` in a usage line."""
 _ENDING: Final = re.compile(r"\r+\n")

@@ -15,8 +15,6 @@ from foretype_context.syntax.blocks import indent_columns, statement_start
 from foretype_context.syntax.reading import Reading
 from foretype_context.text.document import Snapshot
 
-__all__ = ["Refusal", "refused_by_python"]
-
 _CHARS_MAX: Final = 8_000
 _TRY: Final = re.compile(r"\s*(?:async\s+)?try\s*:")
 _HANDLER: Final = re.compile(r"\s*(?:except\b|finally\s*:)")

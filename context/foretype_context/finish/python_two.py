@@ -9,8 +9,6 @@ from tree_sitter import Node
 
 from foretype_context.syntax.parsing import node_text
 
-__all__ = ["holds_python_two"]
-
 _STATEMENTS: Final = frozenset({"print_statement", "exec_statement"})
 _OLD_NUMBER: Final = re.compile(r"0\d*[1-9]\d*|.*[lL]")
 _OLD_QUOTE: Final = re.compile(r"(?i)`|u[rb]|ru")

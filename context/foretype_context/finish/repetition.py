@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["is_repetitive", "without_repeated_lines"]
-
 _LIMITS: Final = ((1, 10), (10, 30), (20, 45), (30, 60))
 """Longest period and how many of the last tokens must follow it (as in Copilot's anomaly detection)."""
 

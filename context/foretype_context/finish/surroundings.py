@@ -16,8 +16,6 @@ from foretype_context.syntax.blocks import indent_columns
 from foretype_context.syntax.lexis import Within
 from foretype_context.syntax.reading import LexicalState, Reading, Sort, lexis_of, within_of
 
-__all__ = ["Surroundings", "in_text"]
-
 _LOOK_LINES: Final = 200
 _LOOK_CHARS: Final = 4_000
 _CANDIDATES_MAX: Final = 12

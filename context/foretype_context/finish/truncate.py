@@ -21,8 +21,6 @@ from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.syntax.reading import Reading, missing_closers
 from foretype_context.text.document import Snapshot
 
-__all__ = ["block_end", "within_block"]
-
 _STEPS: Final = 400
 _HEAD_CHARS: Final = 8_000
 _MAY_STAND_LEFT: Final = re.compile(r"\s*(?:$|[)\]}#<]|//|/?\*|(?:case|default)\b|\w[\w\s]*:(?!:)\s*(?:$|[/;{]))")

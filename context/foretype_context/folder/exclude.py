@@ -10,8 +10,6 @@ import re
 from pathlib import PurePosixPath
 from typing import Final
 
-__all__ = ["MAX_CONTEXT_BYTES", "MAX_CURRENT_BYTES", "holds_key", "reason_in_line", "reason_to_exclude"]
-
 MAX_CURRENT_BYTES: Final = 5_000_000
 MAX_CONTEXT_BYTES: Final = 50_000
 """Other files used as context stop here: what is larger is data, or a file one cannot show a useful part of."""

@@ -23,8 +23,6 @@ from typing import Final
 from foretype_context.errors import GitError
 from foretype_context.folder.small_files import read_small
 
-__all__ = ["Repository", "is_another_work_tree", "is_repository", "repository_at"]
-
 _LINE_BYTES: Final = 4_096
 _PACKED_BYTES: Final = 64 << 20
 _SHALLOW_BYTES: Final = 8 << 20

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["PATTERNS_MAX", "PLACES_MAX", "STARS_MAX", "Globs", "matches"]
-
 PATTERNS_MAX: Final = 1_000
 STARS_MAX: Final = 4
 """Of one pattern; `**` is one star. `?` and `[ab]` stand for one character and cost no more than a letter."""

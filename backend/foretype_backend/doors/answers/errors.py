@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-__all__ = ["GatewayError", "InfillError", "PageError"]
-
 
 class ErrorDetail(TypedDict):
     """`code` is for programs, `message` for people; `param` names the field that is wrong."""
