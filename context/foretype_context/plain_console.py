@@ -10,8 +10,6 @@ from rich.segment import Segment
 
 from foretype_context.text.plain import plain
 
-__all__ = ["PlainConsole"]
-
 _PIPE_COLUMNS: Final = 1000
 """Where nobody looks at columns, a row of a table is one line: for `grep`, for a log, for `exec` without a terminal."""
 

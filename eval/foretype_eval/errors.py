@@ -20,21 +20,6 @@ from __future__ import annotations
 
 from foretype_context.errors import ForetypeError
 
-__all__ = [
-    "BenchmarkDataError",
-    "EvalError",
-    "GateInputError",
-    "LatencyTraceError",
-    "LspAnswerError",
-    "LspGoneError",
-    "PlotsUnavailableError",
-    "RecordingError",
-    "RepositoryError",
-    "RunFileError",
-    "SandboxError",
-    "WorkloadError",
-]
-
 
 class EvalError(ForetypeError):
     """Anything that this package raises."""

@@ -15,18 +15,6 @@ from __future__ import annotations
 
 from foretype_context.errors import ForetypeError
 
-__all__ = [
-    "BenchFailedError",
-    "CorpusSourceError",
-    "ExportError",
-    "LabError",
-    "LlamaServerError",
-    "PeerResultError",
-    "RepositorySourceError",
-    "TableBuildError",
-    "UndocumentedError",
-]
-
 
 class LabError(ForetypeError):
     """Anything that this package raises."""

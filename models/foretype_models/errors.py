@@ -21,24 +21,6 @@ from __future__ import annotations
 
 from foretype_context.errors import ForetypeError
 
-__all__ = [
-    "ArtifactError",
-    "BrokenIndexError",
-    "ExportFileError",
-    "FetchError",
-    "GgufError",
-    "IdentifyError",
-    "MissingArtifactError",
-    "ModelsError",
-    "NoServerError",
-    "PullError",
-    "TamperedArtifactError",
-    "TruncatedArtifactError",
-    "UnknownArtifactError",
-    "UnmadeArtifactError",
-    "UseError",
-]
-
 
 class ModelsError(ForetypeError):
     """Whatever goes wrong with model files."""

@@ -5,8 +5,6 @@
 
 from foretype_context.errors import ForetypeError
 
-__all__ = ["PlanError"]
-
 
 class PlanError(ForetypeError, ValueError):
     """One sentence: the field, what is wrong with it, and what would be right.

@@ -13,8 +13,6 @@ from foretype_context.folder.git import is_repository
 from foretype_context.folder.globs import PATTERNS_MAX, STARS_MAX, Globs
 from foretype_context.folder.small_files import read_small
 
-__all__ = ["IGNORE_FILE", "Ignored", "Rules", "is_ignored", "rules_below", "rules_of_user"]
-
 _logger = logging.getLogger(__name__)
 
 IGNORE_FILE: Final = ".gitignore"

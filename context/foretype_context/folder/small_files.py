@@ -13,8 +13,6 @@ from typing import Final
 
 from foretype_context.errors import NotSmallError
 
-__all__ = ["read_small"]
-
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 

@@ -18,19 +18,6 @@ import msgspec
 from foretype_context.grammars.grammar import GRAMMARS, Grammar, grammar_file
 from foretype_context.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "LEFT_TO_RIGHT",
-    "Detection",
-    "Family",
-    "ModelEvidence",
-    "Proof",
-    "detect",
-    "families",
-    "known_controls",
-    "names_a_chat_model",
-    "unserved",
-]
-
 _CHAT_NAME: Final = re.compile(r"(?i)(?:^|[^a-z])(?:instruct|chat|it|devstral|assistant)(?:[^a-z]|$)")
 LEFT_TO_RIGHT: Final = "left-to-right"
 """Id of the grammar, and of the family, of models without fill-in-the-middle tokens."""

@@ -24,25 +24,6 @@ from msgspec import Meta
 from foretype_context.errors import GrammarError, UnknownControlError, UnknownGrammarError, UnknownLayoutError
 from foretype_context.folder.small_files import read_small
 
-__all__ = [
-    "FORMAT",
-    "GRAMMARS",
-    "LEFT_TO_RIGHT",
-    "PSM_CLASSIC",
-    "PSM_GROWING",
-    "PSM_LINE_LAST",
-    "SPM",
-    "SPM_PLAIN",
-    "SPM_PLAIN_GROWING",
-    "Control",
-    "Grammar",
-    "Header",
-    "announced",
-    "described",
-    "grammar",
-    "grammar_file",
-]
-
 FORMAT: Final = 3
 """The version of the description that is understood here. What changes the meaning of a prompt raises it."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["HealedText", "healed_end", "healed_suffix", "strip_healed"]
-
 _LAST_PRE_TOKEN: Final = re.compile(r"(?:[^\S\r\n]?[^\W\d_]+|\d|[^\S\r\n]?(?:[^\w\s]|_)+|[^\S\r\n]+)\Z")
 _BREAK: Final = re.compile(r"\r?\n")
 _FIRST_BREAK: Final = re.compile(r"[^\S\r\n]*\r?\n")

@@ -40,8 +40,6 @@ from foretype_context.prompt.windows import (
 )
 from foretype_context.tokens.tokenizer import Tokenizer, cut_points
 
-__all__ = ["IDLE_SECONDS", "LAYOUTS", "FilePart", "LayoutRequest"]
-
 IDLE_SECONDS: Final = 3.0
 """After this long without a request old edits may move up: nobody is typing on top of the cache."""
 

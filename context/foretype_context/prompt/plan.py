@@ -11,8 +11,6 @@ from foretype_context.prompt.profile import Stop
 from foretype_context.prompt.segments import Kind, PlacedSegment, Segment, Source
 from foretype_context.syntax.blocks import SuggestionKind
 
-__all__ = ["Dropped", "FileMemory", "FrozenSpan", "Plan", "PlanState"]
-
 _REMEMBERED_FILES: Final = 32
 
 

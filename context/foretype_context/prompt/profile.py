@@ -15,19 +15,6 @@ import msgspec
 from foretype_context.edit_models.question import EditWindow
 from foretype_context.prompt.strategy import Strategy
 
-__all__ = [
-    "BLOCK_ANSWER_TOKENS",
-    "KNOBS",
-    "Budgets",
-    "MinMeanLogprob",
-    "Opened",
-    "Profile",
-    "Service",
-    "Stop",
-    "StopRules",
-]
-
-
 KNOBS: Final = ("arms", "budgets", "debounce", "speculation", "strategy", "thresholds")
 """What a profile may change about a client of this version, beside its layout: an experiment takes only clients that know what its
 variants change. `arms`: the client tells in its telemetry which experiment, variant and block a suggestion belongs to."""

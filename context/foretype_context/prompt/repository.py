@@ -20,8 +20,6 @@ from foretype_context.syntax.languages import PLAINTEXT, language_of, language_s
 from foretype_context.syntax.outline import OutlinePiece, parts_of
 from foretype_context.text.document import Snapshot
 
-__all__ = ["MANIFESTS", "REPOSITORY_CHARS", "CommittedFiles", "RepositorySource", "package_of", "repository_part"]
-
 REPOSITORY_CHARS: Final = 1_200
 """About 300 tokens: it is computed once for everybody, but it takes room in every prompt."""
 

@@ -14,8 +14,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["STABLE_KINDS", "Kind", "PlacedSegment", "Scope", "Segment", "Source", "digest_of"]
-
 
 class Kind(StrEnum):
     """What a segment is, which decides the special tokens around it."""

@@ -18,8 +18,6 @@ from foretype_context.prompt.strategy import Strategy
 from foretype_context.prompt.windows import View
 from foretype_context.text.strings import well_formed
 
-__all__ = ["Selection", "select", "similarity"]
-
 _AROUND_CHARS: Final = 4_000
 _SCOPES: Final = {scope: at for at, scope in enumerate(Scope)}
 

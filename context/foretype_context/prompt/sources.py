@@ -9,8 +9,6 @@ from typing import Protocol
 from foretype_context.prompt.segments import Scope
 from foretype_context.text.document import Snapshot
 
-__all__ = ["Snippet", "SnippetSource"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:

@@ -11,8 +11,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Strategy", "strategy_named"]
-
 _Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 

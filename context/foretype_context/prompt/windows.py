@@ -14,8 +14,6 @@ from foretype_context.prompt.plan import FileMemory
 from foretype_context.text.document import Snapshot
 from foretype_context.tokens.tokenizer import CutRule, Tokenizer, cut_points
 
-__all__ = ["View", "below_end", "chunks", "first_tokens", "last_tokens", "relocated", "still_holds", "window_start"]
-
 _QUANTUM_LINES: Final = 32
 _ANCHOR_CHARS: Final = 200
 _SEARCH_CHARS: Final = 50_000

@@ -17,26 +17,6 @@ from foretype_context.syntax.lexis import Within
 from foretype_context.syntax.reading import LexicalState, Reading, lexis_of, within_of
 from foretype_context.text.document import Snapshot
 
-__all__ = [
-    "CLOSERS_ONLY",
-    "NodeBeforeCursor",
-    "SuggestionKind",
-    "block_indent",
-    "ends_by_bracket",
-    "in_comment_or_string",
-    "indent_columns",
-    "lexical_state",
-    "next_filled_line",
-    "opened_indent",
-    "opens_block",
-    "previous_filled_line",
-    "spot_before",
-    "statement_start",
-    "stop_indent",
-    "suggestion_kind",
-    "within",
-]
-
 CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
 """What may stand right of the cursor without making it a mid-line place (Copilot's expression)."""
 

@@ -15,17 +15,6 @@ from typing import Final, cast
 
 from tree_sitter import Language, Parser
 
-__all__ = [
-    "LANGUAGES",
-    "PLAINTEXT",
-    "LanguageSpec",
-    "language_of",
-    "language_spec",
-    "missing_syntaxes",
-    "parser_for",
-    "syntax_of",
-]
-
 PLAINTEXT: Final = "plaintext"
 
 

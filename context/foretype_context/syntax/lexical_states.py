@@ -12,8 +12,6 @@ from typing import Final
 from foretype_context.syntax.reading import LexicalState, Reading, start_state
 from foretype_context.text.lines import LineIndex
 
-__all__ = ["LexicalStates"]
-
 _STEP_CHARS: Final = 1_000
 _FAR_CHARS: Final = 60_000
 _NEAR_CHARS: Final = 20_000

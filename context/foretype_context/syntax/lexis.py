@@ -10,8 +10,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["LEXES", "Lexis", "Markup", "Quoted", "Within"]
-
 
 class Within(StrEnum):
     """Text that is no code."""

@@ -16,8 +16,6 @@ from foretype_context.syntax.outline import defines
 from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.text.lines import LineIndex
 
-__all__ = ["Neighbourhood", "ParsedRegion", "edited_tree"]
-
 ABOVE_CHARS: Final = 9_000
 BELOW_CHARS: Final = 4_500
 _LEAST_ABOVE_CHARS: Final = 2_500

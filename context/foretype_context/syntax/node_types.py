@@ -8,18 +8,6 @@ from tree_sitter import Node
 
 from foretype_context.syntax.parsing import node_text
 
-__all__ = [
-    "BODIES",
-    "CLASSES",
-    "CONSTANTS",
-    "FUNCTIONS",
-    "FUNCTION_VALUES",
-    "IMPORTS",
-    "NEVER",
-    "WRAPPERS",
-    "defined_name",
-]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -29,8 +29,6 @@ from foretype_context.syntax.node_types import (
 from foretype_context.syntax.parsing import node_text, parse_bounded
 from foretype_context.text.strings import well_formed
 
-__all__ = ["OUTLINE_CHARS", "OutlinePiece", "defines", "outline", "parts_of"]
-
 OUTLINE_CHARS: Final = 1_000
 """200 to 300 tokens of source."""
 

@@ -17,8 +17,6 @@ from tree_sitter import Node, Parser, Tree
 
 from foretype_context.syntax.languages import parser_for
 
-__all__ = ["PARSE_STEPS", "node_text", "parse_bounded", "parse_in_steps"]
-
 PARSE_STEPS: Final = 3_500
 """Progress calls and reads of a file's parse before it is given up: 30 to 150 ms. Ordinary files of 50 KB take a tenth of it."""
 

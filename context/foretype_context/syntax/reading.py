@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from foretype_context.syntax.languages import language_spec
 from foretype_context.syntax.lexis import LEXES, Lexis, Quoted, Within
 
-__all__ = ["Frame", "LexicalState", "Reading", "Sort", "lexis_of", "missing_closers", "start_state", "within_of"]
-
 
 class Sort(Enum):
     """What a frame is."""

@@ -19,8 +19,6 @@ from foretype_context.syntax.reading import LexicalState
 from foretype_context.text.lines import LineIndex
 from foretype_context.text.strings import well_formed
 
-__all__ = ["Document", "Edit", "Snapshot"]
-
 
 class Edit(NamedTuple):
     """Replace the characters `[start, end)` by `text`."""

@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["FILE_START", "REFERENCES_MAX", "SYMBOLS_EXTRA", "hash_contexts", "is_word", "lex"]
-
 _LEXEME: Final = re.compile(r" ?[^\W\d]\w*| ?\d\w*| {2,}| ?[^\w\s]|\s")
 _WORD: Final = re.compile(r" ?[^\W\d]\w*\Z")
 

@@ -11,8 +11,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["LineIndex"]
-
 _BLOCK_LINES: Final = 128
 
 

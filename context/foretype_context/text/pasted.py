@@ -7,8 +7,6 @@ import shlex
 import sys
 from pathlib import Path
 
-__all__ = ["elisp_string", "lua_string", "shell_line", "toml_string"]
-
 
 def shell_line(*words: str | Path) -> str:
     """One command: each word reaches it as it is here, whatever it holds."""

@@ -11,8 +11,6 @@ import logging
 import re
 from typing import Final
 
-__all__ = ["ACTS", "PlainFormatter", "one_line", "plain"]
-
 # C0 without tab and line feed, DEL, C1, directions of writing, line and paragraph separators, half characters, tags.
 ACTS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb"

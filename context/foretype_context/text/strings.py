@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["common_prefix", "common_suffix", "join_surrogates", "plain_line_ends", "well_formed"]
-
 _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["path_of_uri"]
-
 
 def path_of_uri(uri: str) -> Path | None:
     """The file of a `file:` URI; None for anything else."""

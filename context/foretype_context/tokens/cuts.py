@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Iterator
 from enum import StrEnum
 
-__all__ = ["CutRule", "cut_points", "split_pieces"]
-
 
 class CutRule(StrEnum):
     """Places where separately encoded parts give the ids of the whole."""

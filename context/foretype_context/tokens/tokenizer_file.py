@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-__all__ = ["GPT2_PATTERN", "bytes_by_id", "is_control", "split_pattern", "without_prefix"]
-
 GPT2_PATTERN: Final = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
 

@@ -31,8 +31,6 @@ from foretype_lab.corpus.store import Store
 from foretype_lab.quality.behaviour import harms, loops, taken
 from foretype_lab.quality.filters import Place, shown_text
 
-__all__ = ["AIMS", "KINDS", "BehaveOptions", "Cut", "cuts_of", "judged", "measure", "table"]
-
 KINDS: Final = ("next_line", "rest_of_line")
 AIMS: Final = {
     "exact": "",

@@ -14,8 +14,6 @@ from typing import Final
 
 from foretype_context.syntax.languages import parser_for
 
-__all__ = ["harms", "loops", "taken"]
-
 _CHECKERS: Final = MappingProxyType(
     {
         "javascript": ("a.mjs", "node", "--check"),

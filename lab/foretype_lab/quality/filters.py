@@ -21,8 +21,6 @@ from foretype_context.finish.surroundings import in_text
 from foretype_context.syntax.blocks import SuggestionKind, indent_columns, lexical_state, suggestion_kind, within
 from foretype_context.text.document import Document, Snapshot
 
-__all__ = ["ANOTHER_END", "Place", "count", "places", "right_text", "shown_text", "verdict", "wrong_texts"]
-
 ANOTHER_END: Final = "another line's end"
 
 _WORD: Final = re.compile(r"""\w+|\s+|["'`]+|[-+*/=<>!&|:.%^~@#?$]+|.""")
