@@ -226,12 +226,11 @@ test-vllm-times: vllm-env
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER); PROFILES=1 for the profiles of deploy/
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)") $(if $(PROFILES),--profiles)
 
-rehearse: $(VENV)/.installed-dev ## Start what deploy/ names, without rights, with the real PostgreSQL, Redis and vLLM, and work with it (as root)
-	@test -x "$${FORETYPE_VLLM_VENV:-.venv-vllm}/bin/python" || { echo "make vllm-env first: the rehearsal serves with the real vLLM"; exit 1; }
-	@PYTHONPATH=tests $(BIN)/python -m rehearsal
+rehearse: $(VENV)/.installed-dev ## Build all images of deploy/, run deploy/compose.yaml in podman with the real vLLM, and break it: every story (Debian, as root; STORIES for some)
+	@PYTHONPATH=tests $(BIN)/python -m rehearsal $(ARGS) $(STORIES)
 
-containers: ## Build the gateway's image and run it with its stores from deploy/compose.yaml in podman, with a stand-in of the engine (Debian, as root)
-	@.ci/containers
+containers: $(VENV)/.installed-dev ## The short rehearsal: the gateway's image and its stores in podman, with a stand-in of the engine (Debian, as root)
+	@PYTHONPATH=tests $(BIN)/python -m rehearsal $(ARGS) gateway rolling refusals
 
 pictures: $(VENV)/.installed ## Remake the pictures of README, docs/use.md (what `foretype use` writes in 80 columns) and docs/capacity.md (its pages in Chromium)
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \

@@ -21,7 +21,7 @@ from backend.postgres_server import BIN, available, server
 from e2e.processes import PYTHON_SCRIPT
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.store import IdentityStore
-from rehearsal.rendering import VERSIONS, check_object, kubectl, render
+from manifests import VERSIONS, check_object, kubectl, render
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "deploy.md").read_text("utf-8")

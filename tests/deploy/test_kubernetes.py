@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes: rendered, valid, and what one object says of another is so. `make rehearse` starts what they name."""
+"""The manifests for Kubernetes: rendered, valid, and what one object says of another is so. No cluster runs them here."""
 
 import copy
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
 from foretype_models.artifacts import locate
-from rehearsal.rendering import OVERLAYS, VERSIONS, Invalid, check_object, kubectl, render, the
+from manifests import OVERLAYS, VERSIONS, Invalid, check_object, kubectl, render, the
 
 needs_kubectl = pytest.mark.skipif(kubectl() is None, reason="no kubectl: requirements/kubectl.sh")
 pytestmark = [needs_kubectl, pytest.mark.parametrize("overlay", OVERLAYS)]

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rehearsal.containers import Bind, Container, Host
-from rehearsal.images import Image
 
 ROOT = Path(__file__).parents[2]
 UID = "10001"
@@ -110,28 +108,3 @@ def test_a_checkout_in_the_folder_of_temporary_files_is_seen_in_the_sandbox() ->
             [*sandbox(checkout), "cat", str(checkout / "file")], capture_output=True, text=True, check=False
         )
     assert (done.returncode, done.stdout) == (0, "seen"), done.stderr
-
-
-def test_the_rehearsals_containers_find_the_python_of_their_commands_in_a_checkout_in_the_temporary_folder(
-    tmp_path: Path,
-) -> None:
-    """Although a container's /tmp is its own."""
-    sandbox()  # skips where there is none
-    if os.geteuid() != 0:
-        pytest.skip("the rehearsal's containers are root's to make")
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        os.chmod(folder, 0o755)
-        (programs := Path(folder) / "check out" / "venv" / "bin").mkdir(parents=True)
-        (programs.parent / "pyvenv.cfg").touch()
-        (programs / "python").symlink_to("/bin/sh")
-        (programs / "tool").write_text(f"#!/bin/sh\nexec '{programs}/python' -c 'echo seen; ls -A /tmp'\n")
-        (programs / "tool").chmod(0o755)
-        host = Host.__new__(Host)
-        host.folder = tmp_path
-        (tmp_path / "files").mkdir()
-        image = Image(user="10001:10001", binds={"/opt/venv": programs.parent})
-        binds = [Bind("/tmp")]
-        one = Container("one", image, [], {}, "10001:10001", binds, read_only=True, address="10.77.0.2")
-        command = host._sandbox(one, ["/opt/venv/bin/tool"])
-        done = subprocess.run(command[command.index("bwrap") :], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"seen\n{Path(folder).name}\n"), done.stderr

@@ -1,67 +1,75 @@
-"""`make rehearse`: starts what deploy/compose.yaml and deploy/kubernetes name, and does with it what a team does. Needs root and Linux.
+"""`make rehearse` and `make containers`: builds the images that deploy/ names, starts deploy/compose.yaml with podman, and does with it
+what a team does, and what happens to a team. Needs root and Debian.
 
-Everything runs in namespaces of its own, against Debian's PostgreSQL, Redis and Prometheus and the real vLLM on processors. Not started:
-Grafana (nothing here can), the images themselves (their Dockerfiles are read, and their pip lines run), GPUs.
+Not started: Grafana (no registry, and no package of Debian's), GPUs, a cluster: manifests are validated by tests/deploy alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import subprocess
+import signal
 import sys
-import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
-from rehearsal.containers import Failed, ip
-from rehearsal.images import ROOT, install
-from rehearsal.stories import STORIES
+from rehearsal import images
+from rehearsal.engine import Engine
+from rehearsal.faults import faults, full
+from rehearsal.refusals import refusals
+from rehearsal.steps import Failed, step, told
+from rehearsal.stories import gateway, rolling
+from rehearsal.versions import upgrade
+from rehearsal.whole import whole
 
-__all__ = ["main"]
+__all__ = ["STORIES", "main"]
 
-_INSIDE = "--inside"
+STORIES: Final[dict[str, Callable[[Engine], None]]] = {
+    "gateway": gateway,
+    "rolling": rolling,
+    "refusals": refusals,
+    "faults": faults,
+    "full": full,
+    "upgrade": upgrade,
+    "whole": whole,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make rehearse", description=__doc__)
     parser.add_argument("stories", nargs="*", help=f"of {', '.join(STORIES)}; default all")
     parser.add_argument(
-        "--deploy", type=Path, default=ROOT / "deploy", help="the folder of files; default this checkout's"
+        "--folder",
+        type=Path,
+        default=images.ROOT / "build" / "containers",
+        help="keeps images from one run to the next",
     )
-    parser.add_argument(_INSIDE, action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     chosen: list[str] = arguments.stories or list(STORIES)
     if unknown := set(chosen) - set(STORIES):
         parser.error(f"there is no story {min(unknown)}; there are {', '.join(STORIES)}")
-    if os.geteuid() != 0:
-        parser.error("needs root, as a container engine does: sudo make rehearse")
-    if not arguments.inside:
-        began = time.monotonic()
-        install(arguments.deploy)
-        print(f"ok {time.monotonic() - began:6.1f} s  what the images hold is installed", flush=True)
-        # The processes of the rehearsal end with it, however it ends: it is the first of their namespace.
-        apart = ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
-        os.execvp("unshare", [*apart, sys.executable, "-m", "rehearsal", *sys.argv[1:], _INSIDE])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # nothing of a story is left
     os.umask(0o022)  # what others write into containers is for containers' users
-    Path("/run/netns").mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "none", "/run/netns"], check=True)
     began = time.monotonic()
-    for name in chosen:
-        folder = Path(tempfile.mkdtemp(prefix="ftrehearse"))
-        folder.chmod(0o755)
-        try:
-            STORIES[name](arguments.deploy.resolve(), folder)
-        except BaseException as failure:
-            print(f"FAILED {name}: {failure}\nlogs: {folder}/logs", flush=True)
-            if isinstance(failure, Failed):
-                return 1
-            raise
-        shutil.rmtree(folder)
-        subprocess.run(["ip", "-all", "netns", "delete"], check=False)
-        ip("link", "del", "ft0")
-    print(f"rehearsed {', '.join(chosen)} in {time.monotonic() - began:.0f} s")
+    try:
+        engine = Engine(arguments.folder.resolve())
+        with step("the images of the gateway and its stores are built"):
+            images.base(engine)
+            with ThreadPoolExecutor() as pool:  # who builds waits for a network half of the time
+                made = pool.submit(images.gateway, engine)
+                for target in ("postgres", "redis"):
+                    images.stand_in(engine, target)
+                made.result()
+        for name in chosen:
+            told(name)
+            STORIES[name](engine)
+    except Failed as failure:
+        told(f"FAILED: {failure}")
+        return 1
+    told(f"rehearsed {', '.join(chosen)} in {time.monotonic() - began:.0f} s")
     return 0
 
 

@@ -1,181 +1,107 @@
-"""A compose file as containers, by the rules of Docker Compose: profiles and `deploy:` are not used by ours, and are refused."""
+"""deploy/compose.yaml and one file beside it, which changes bounds, names of images, the published port, and, where no vLLM is wanted,
+puts the tests' replica in its place; and podman-compose, which is told both.
+"""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import time
+import json
+import secrets
+import socket
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
-from rehearsal.containers import LIMIT_S, Bind, Container, Failed, Host, until
-from rehearsal.images import Image, foreign, gateway_image, vllm_image
+from rehearsal.engine import Engine
+from rehearsal.images import ROOT
+from rehearsal.steps import LIMIT_S
 
-__all__ = ["Compose"]
+__all__ = ["Compose", "free_port"]
 
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_KNOWN = {
-    *(
-        "image",
-        "build",
-        "command",
-        "entrypoint",
-        "environment",
-        "volumes",
-        "networks",
-        "network_mode",
-        "depends_on",
-        "healthcheck",
-        "hostname",  # the namespace has one for all
-    ),
-    *(
-        "read_only",
-        "user",
-        "cap_drop",
-        "security_opt",
-        "ulimits",
-        "tmpfs",
-        "shm_size",
-        "stop_grace_period",
-        "ports",
-        "restart",
-        "secrets",
-    ),
+_VERSION: Final = "podman-compose==1.6.0"
+_BOUNDS: Final = {"core": 0, "nofile": 4096, "nproc": 1000}
+_STAND_IN: Final = {
+    "image": "foretype",
+    "entrypoint": ["python", "/stand-in/containers/engine.py"],
+    "command": [],
+    "environment": {"PYTHONPATH": "/stand-in"},
+    "volumes": [f"{ROOT}/tests:/stand-in:ro", "./team.toml:/etc/foretype/team.toml:ro"],
 }
 
 
 class Compose:
-    """Args:
-    file: the compose file; `.env` beside it is not read, `environment` stands for it.
+    """Attributes:
+    project: what every container, network and volume is called by, before its own name; two rehearsals on one machine have two.
+    ports: where each gateway is published on this machine.
+    environment: the passwords, as `deploy/.env` has them.
     """
 
-    def __init__(self, file: Path, host: Host, environment: dict[str, str]) -> None:
-        self._deploy, self._host = file.parent, host
-        text = re.sub(
-            r"\$\{(\w+)(?::\?([^}]*))?\}", lambda found: self._value(found, environment), file.read_text("utf-8")
-        )
-        self._file: dict[str, Any] = yaml.safe_load(text)
-        self.services: dict[str, dict[str, Any]] = self._file["services"]
-        self.containers: dict[str, Container] = {}
-        self.left_out: list[str] = []
+    def __init__(self, engine: Engine, vllm: bool = False, gateways: Sequence[str] = ("gateway",)) -> None:
+        self.engine, self.vllm, self.gateways = engine, vllm, tuple(gateways)
+        self.project = f"ft{zlib.crc32(bytes(engine.folder)):08x}"
+        self.environment = {name: secrets.token_hex(16) for name in ("POSTGRES_PASSWORD", "GRAFANA_PASSWORD")}
+        self.ports = {name: free_port() for name in gateways}
+        self.files(ROOT / "deploy")
+
+    def files(self, deploy: Path, image: str = "foretype") -> None:
+        """The files of another version, and its image."""
+        self.deploy, self.image = deploy, image
+        self.services: dict[str, Any] = yaml.safe_load((deploy / "compose.yaml").read_text())["services"]
+        for name in self.gateways[1:]:  # one more of the same, with a folder of its own
+            more = {**self.services["gateway"], "hostname": name}
+            more["volumes"] = [one.replace("state:", f"{name}:", 1) for one in more["volumes"]]
+            self.services[name] = more
+
+    def overrides(self) -> str:
+        changed: dict[str, dict[str, Any]] = {}
         for name, service in self.services.items():
-            if unknown := set(service) - _KNOWN:
-                raise Failed(f"the rehearsal does not know `{min(unknown)}` of the service {name}")
-            image = self._image(service)
-            if image is None:
-                self.left_out.append(name)
-            else:
-                self.containers[name] = self._container(name, service, image)
-        for name, container in self.containers.items():
-            own = set(self.services[name].get("networks", ("default",)))
-            container.hosts = {
-                other: found.address
-                for other, found in self.containers.items()
-                if own & set(self.services[other].get("networks", ("default",)))
-                and "network_mode" not in self.services[name]
-            }
+            changed[name] = {"ulimits": _BOUNDS}
+            if "depends_on" in service:
+                changed[name]["depends_on"] = ("!reset", {})
+            if service.get("image") == "foretype":
+                changed[name]["image"] = self.image
+        if not self.vllm:
+            changed["vllm"] |= {**_STAND_IN, "depends_on": ("!reset", {})}
+        for name, port in self.ports.items():
+            published = [f"127.0.0.1:{port}:7878"]
+            if name == "gateway":
+                changed[name]["ports"] = ("!override", published)
+            else:  # what is in one file alone is merged with nothing
+                changed[name] = {**self.services[name], **changed[name], "ports": published}
+                del changed[name]["depends_on"]
+        lines = ["services:"]
+        for name, keys in changed.items():
+            lines.append(f"  {name}:")
+            for key, value in keys.items():
+                tag, plain = value if isinstance(value, tuple) else ("", value)
+                lines.append(f"    {key}: {tag} {json.dumps(plain)}")
+        lines += ["volumes:", *(f"  {name}: {{}}" for name in self.gateways[1:])] if self.gateways[1:] else []
+        return "\n".join(lines) + "\n"
 
-    def up(self, name: str) -> Container:
-        """Start a service after what it depends on. Raises Failed."""
-        container, service = self.containers[name], self.services[name]
-        if container.process is not None:
-            return container
-        for other, wanted in service.get("depends_on", {}).items():
-            self.up(other)
-            found = self.containers[other]
-            assert found.process is not None
-            if wanted["condition"] == "service_completed_successfully":
-                if (code := found.process.wait(LIMIT_S)) != 0:
-                    raise Failed(f"{other} ended with {code}:\n{self._host.said(found)}")
-            elif wanted["condition"] == "service_healthy":
-                self.wait_healthy(other)
-        self._host.start(container)
-        return container
-
-    def wait_healthy(self, name: str) -> None:
-        test = self.services[name]["healthcheck"]["test"]
-        container = self.containers[name]
-
-        def healthy() -> bool:
-            self._host.alive(container)
-            return (
-                self._host.execute(container, test[1:] if test[0] == "CMD" else ["sh", "-c", test[1]]).returncode == 0
-            )
-
-        time.sleep(0.3)
-        until(f"{name} is healthy", healthy, every_s=1.0)
-
-    def again(self, name: str) -> Container:
-        """`docker compose up --force-recreate`: the container is another one, volumes and address stay."""
-        self._host.stop(self.containers[name])
-        self.containers[name].process = None
-        return self.up(name)
-
-    def _value(self, found: re.Match[str], environment: dict[str, str]) -> str:
-        value = environment.get(found[1])
-        if value is None:
-            raise Failed(f"{found[1]} is not set: {found[2] or ''}")
-        return value
-
-    def _image(self, service: dict[str, Any]) -> Image | None:
-        build = service.get("build")
-        if build is None:
-            return foreign(service["image"])
-        if build["dockerfile"].endswith(".vllm"):
-            return vllm_image(self._deploy, build["target"])
-        return gateway_image(self._deploy)
-
-    def _container(self, name: str, service: dict[str, Any], image: Image) -> Container:
-        entrypoint = service.get("entrypoint")
-        command = [*(image.entrypoint if entrypoint is None else entrypoint)]
-        default = image.command if entrypoint is None else ()
-        command += service.get("command", default)
-        user = service.get("user") or image.user
-        binds = [self._tmpfs(one) for one in service.get("tmpfs", ())]
-        binds += [self._volume(one, image) for one in service.get("volumes", ())]
-        binds += [
-            Bind(f"/run/secrets/{one}", self._deploy / self._file["secrets"][one]["file"])
-            for one in service.get("secrets", ())
-        ]
-        return Container(
-            name=name,
-            image=image,
-            command=command,
-            environment={key: str(value) for key, value in service.get("environment", {}).items()},
-            user=user,
-            binds=binds,
-            read_only=service.get("read_only", False),
-            address=self._host.new_address(),
-            restarts=2 if service.get("restart") == "unless-stopped" else 0,
-            grace_s=float(service.get("stop_grace_period", "10s").removesuffix("s")),
+    def compose(self, *words: str, timeout_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
+        folder = self.engine.folder
+        tool = folder / "compose" / "bin" / "podman-compose"
+        if not tool.exists():
+            subprocess.run([sys.executable, "-m", "venv", folder / "compose"], check=True)
+            subprocess.run([folder / "compose" / "bin" / "pip", "install", "-q", _VERSION], check=True)
+        (folder / "override.yaml").write_text(self.overrides())
+        (folder / "env").write_text("".join(f"{name}={value}\n" for name, value in self.environment.items()))
+        words = ("-f", f"{self.deploy}/compose.yaml", "-f", f"{folder}/override.yaml", "-p", self.project, *words)
+        fixed = [tool, "--podman-path", self.engine.program, "--in-pod", "false", "--env-file", folder / "env"]
+        done = subprocess.run(
+            [*fixed, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=timeout_s
         )
+        with (folder / "compose.log").open("a") as log:
+            log.write(f"$ compose {' '.join(words)}\n{done.stdout}{done.stderr}")
+        return done
 
-    def _tmpfs(self, text: str) -> Bind:
-        target, _, rest = text.partition(":")
-        options = dict(one.split("=") for one in rest.split(","))
-        size = options["size"]
-        return Bind(target, mode=int(options["mode"], 8), size=int(size[:-1]) * _UNITS[size[-1]])
 
-    def _volume(self, text: str, image: Image) -> Bind:
-        source, target, *options = text.split(":")
-        if source.startswith((".", "/")):
-            path = (self._deploy / source).resolve()
-            if not path.exists():
-                raise Failed(f"{source} is not there")
-            return Bind(target, path, writable=options != ["ro"])
-        if source not in self._file["volumes"]:
-            raise Failed(f"the volume {source} is not declared")
-        path = self._host.folder / "volumes" / source
-        if not path.exists() or not any(path.iterdir()):  # an empty volume becomes what the image has there
-            owner, mode = image.folders.get(target, (0, 0o755))
-            path.mkdir(exist_ok=True)
-            if target in image.folders or path.stat().st_uid == 0:
-                os.chown(path, owner, owner)
-                path.chmod(mode)
-        return Bind(target, path, writable=options != ["ro"])
-
-    def forget(self) -> None:
-        shutil.rmtree(self._host.folder / "volumes")
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port

@@ -1,162 +1,132 @@
-"""What images are made of and start. Ours are read from their Dockerfiles and installed by pip as these say; others have stand-ins of this machine."""
+"""The images: ours by their Dockerfiles, and Debian's programs in place of those that a registry would give."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+import ast
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
-from foretype_models.artifacts import available, made_of, models_folder
+from rehearsal.engine import Engine
+from rehearsal.steps import Failed, told
 
-__all__ = ["ROOT", "Image", "foreign", "gateway_image", "install", "vllm_image"]
+__all__ = ["FORMER", "ROOT", "base", "former", "gateway", "stand_in", "vllm"]
 
-ROOT = Path(__file__).parents[2]
-STORE = ROOT / ".rehearsal"
-_GATEWAY, _BESIDE, _SHARE = STORE / "gateway", STORE / "vllm", STORE / "share"
-_VLLM = Path(os.environ.get("FORETYPE_VLLM_VENV", ROOT / ".venv-vllm"))
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ROOT: Final = Path(__file__).parents[2]
+FORMER: Final = "1a29ef95"
+"""The version that is upgraded from."""
 
-
-@dataclass(frozen=True)
-class Image:
-    """Attributes:
-    folders: of the image's file system that a volume takes its owner from: path, then user id and mode.
-    binds: folders of this machine that hold the image's programs, by their place in the image.
-    """
-
-    entrypoint: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
-    user: str = "0:0"
-    folders: dict[str, tuple[int, int]] = field(default_factory=dict)
-    binds: dict[str, Path] = field(default_factory=dict)
+# In OCI's format an image has no health check.
+_BOUNDS: Final = ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=1000:1000"]
+_BUILD: Final = ["build", "--format", "docker", "--isolation=chroot", "--network=host", "--pull=never", *_BOUNDS]
+_STAND_INS: Final = {
+    "postgres": "docker.io/library/postgres:15-bookworm",
+    "redis": "docker.io/library/redis:7-bookworm",
+    "prometheus": "docker.io/prom/prometheus:v2.55.1",
+}
 
 
-def _read(dockerfile: Path, target: str | None) -> list[tuple[str, str]]:
-    """Instructions of one stage, the last one by default."""
-    text = re.sub(r"\\\n\s*", "", dockerfile.read_text("utf-8"))
-    stages: dict[str, list[tuple[str, str]]] = {}
-    name = ""
-    for line in text.splitlines():
-        if not line or line.startswith("#"):
-            continue
-        word, _, rest = line.partition(" ")
-        if word == "FROM":
-            name = rest.partition(" AS ")[2] or "last"
-            stages[name] = []
-        stages[name].append((word, rest))
-    return stages[target or name]
+def megabytes(engine: Engine, image: str) -> float:
+    return int(engine("image", "inspect", "-f", "{{.Size}}", image)) / 1e6
 
 
-def _image(dockerfile: Path, target: str | None, binds: dict[str, Path], extra: dict[str, str]) -> Image:
-    environment = {"PATH": _PATH}
-    folders: dict[str, tuple[int, int]] = {}
-    words: dict[str, tuple[str, ...]] = {"ENTRYPOINT": (), "CMD": ()}
-    user = "0:0"
-    for word, rest in _read(dockerfile, target):
-        if word == "ENV":
-            for pair in shlex.split(rest):
-                key, _, value = pair.partition("=")
-                environment[key] = value.replace("$PATH", environment["PATH"])
-        elif word in words:
-            words[word] = tuple(json.loads(rest))
-        elif word == "USER":
-            user = rest
-        elif word == "RUN":
-            for uid, mode, paths in re.findall(r"install -d -o (\d+) -g \d+ -m (\d+)((?: /\S+)+)", rest):
-                folders |= dict.fromkeys(paths.split(), (int(uid), int(mode, 8)))
-    return Image(words["ENTRYPOINT"], words["CMD"], environment | extra, user, folders, binds)
+def base(engine: Engine) -> None:
+    """What the Dockerfiles build on: from a registry where there is one, else made by debootstrap under that name."""
+    (name,) = set(re.findall(r"^FROM (\S+)$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE))
+    full = f"docker.io/library/{name}"
+    if engine.run("image", "exists", full).returncode and engine.run("pull", "-q", full, timeout_s=600).returncode:
+        _made(engine, full)
+    told(f"base {name}: {megabytes(engine, full):.0f} MB")
 
 
-def _run(*command: str, **more: str) -> None:
-    """With `more` in its environment."""
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | more, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
-
-
-def install(deploy: Path) -> None:
-    """Install what the Dockerfiles install, which needs the network: extras and versions as they say, and our wheel as it is now."""
-    folder = STORE / "wheel"
+def _made(engine: Engine, full: str) -> None:
+    folder = engine.folder / "base"
     shutil.rmtree(folder, ignore_errors=True)
-    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), ".")
-    (wheel,) = folder.glob("*.whl")
-    text = (deploy / "Dockerfile").read_text("utf-8").replace("\\\n", "")
-    (extras,) = re.findall(r"pip install .*'\.(\[[^\]]+\])'", text)
-    inputs = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "requirements/lock.txt"))
-    wanted = _GATEWAY / hashlib.sha256(inputs + extras.encode()).hexdigest()
-    python = str(_GATEWAY / "bin" / "python")
-    if wanted.exists():
-        _run(python, "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", str(wheel))
-    else:
-        shutil.rmtree(_GATEWAY, ignore_errors=True)
-        _run(sys.executable, "-m", "venv", str(_GATEWAY))
-        _run(python, "-m", "pip", "install", "-q", "-c", "requirements/lock.txt", f"{wheel}{extras}")
-        wanted.touch()
-    python = str(_VLLM / "bin" / "python")
-    if not Path(python).exists():
-        raise RuntimeError(f"no vLLM in {_VLLM}: make vllm-env")
-    shutil.rmtree(_BESIDE, ignore_errors=True)
-    text = (deploy / "Dockerfile.vllm").read_text("utf-8")
-    (projects,) = re.findall(r"pip install --no-cache-dir --no-deps (\..*)", text)
-    wanted_there = [str(wheel) if project == "." else project for project in projects.split()]
-    _run(python, "-m", "pip", "install", "-q", "--no-deps", "--target", str(_BESIDE), *wanted_there)
-    _fetch(deploy / "Dockerfile.vllm", "cpu")
+    sources = [*Path("/etc/apt/sources.list.d").glob("*.sources"), *Path("/etc/apt").glob("sources.list")]
+    text = "\n".join(path.read_text() for path in sources)
+    (mirror, *_) = [*re.findall(r"^(?:URIs:|deb) +(http\S+)", text, re.MULTILINE), "http://deb.debian.org/debian"]
+    with (engine.folder / "debootstrap.log").open("w") as log:
+        programs = "--include=python3,python3-venv,python3-pip,ca-certificates"
+        words = ["debootstrap", "--variant=minbase", programs, "bookworm", str(folder), mirror]
+        if subprocess.run(words, stdout=log, stderr=log, check=False).returncode:
+            raise Failed(f"no container can run here: no registry, and debootstrap failed: {log.name}")
+    (folder / "usr/bin/python").symlink_to("python3")
+    (folder / "usr/lib/python3.11/EXTERNALLY-MANAGED").unlink(missing_ok=True)
+    for archive in (folder / "var/cache/apt/archives").glob("*.deb"):
+        archive.unlink()
+    # As in the image of that name, what apt fetched is not kept, and pages for readers are not installed.
+    (folder / "etc/apt/apt.conf.d/clean").write_text(
+        'DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin"; };\n'
+    )
+    excluded = ("doc", "man", "locale", "info", "groff", "lintian")
+    (folder / "etc/dpkg/dpkg.cfg.d/slim").write_text("".join(f"path-exclude /usr/share/{one}/*\n" for one in excluded))
+    tar = subprocess.Popen(["tar", "-C", str(folder), "-c", "."], stdout=subprocess.PIPE)
+    words = [str(engine.program), "import", "--change", 'CMD ["python3"]', "-", full]
+    imported = subprocess.run(words, stdin=tar.stdout, capture_output=True, check=False)
+    if tar.wait() or imported.returncode:
+        raise Failed(f"no container can run here: the base was not imported: {imported.stderr.decode()[-300:]}")
+    shutil.rmtree(folder)
 
 
-def _fetch(dockerfile: Path, target: str) -> None:
-    """Run what the Dockerfile runs to have the model in the image; what lies there of an earlier rehearsal, or with this user, is kept."""
-    (command,) = (rest for word, rest in _read(dockerfile, target) if word == "RUN" and "foretype models fetch" in rest)
-    name = available()[0].name
-    mine, there = models_folder() / name, _SHARE / "foretype" / "models" / name
-    if made_of(mine) not in (None, made_of(there)):
-        shutil.rmtree(there, ignore_errors=True)
-        shutil.copytree(mine, there)
-    path = f"{_VLLM / 'bin'}:{os.environ['PATH']}"
-    _run("sh", "-ec", command, PATH=path, PYTHONPATH=str(_BESIDE), XDG_DATA_HOME=str(_SHARE))
-    uid = int(_image(dockerfile, target, {}, {}).user.partition(":")[0])
-    for made in (_SHARE, *_SHARE.rglob("*")):
-        os.chown(made, uid, uid)
+def _mounts(engine: Engine) -> list[str]:
+    """Certificates, and pip's settings here with the folders that they name: a build goes where pip goes here."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    )
+    settings = dict(line.split("=", 1) for line in listed.stdout.splitlines())  # the environment's come last, and win
+    values = {name.rpartition(".")[2]: str(ast.literal_eval(value)) for name, value in settings.items()}
+    file = engine.folder / "pip.conf"
+    file.write_text("[global]\n" + "".join(f"{name} = {value}\n" for name, value in values.items()))
+    words = " ".join(values.values()).replace("file://", "").split()
+    named = {Path(word) for word in words if word.startswith("/") and Path(word).exists()}
+    certificates = Path("/etc/ssl/certs")
+    named = {certificates, *(_with_files(path) for path in named if not path.is_relative_to(certificates))}
+    return ["-v", f"{file}:/etc/pip.conf:ro", *(word for path in sorted(named) for word in ("-v", f"{path}:{path}:ro"))]
 
 
-def gateway_image(deploy: Path) -> Image:
-    return _image(deploy / "Dockerfile", None, {"/opt/foretype": _GATEWAY}, {})
+def _with_files(path: Path) -> Path:
+    """An index of packages is named by its pages, and the files lie beside them."""
+    return path.parent if path.name == "simple" else path
 
 
-def vllm_image(deploy: Path, target: str) -> Image:
-    """vLLM as `make vllm-env` installed it, from the file that the target for processors names, and our wheel beside it."""
-    if target != "cpu":
-        raise RuntimeError(f"the target {target} of Dockerfile.vllm needs a GPU")
-    binds = {"/opt/vllm": _VLLM, "/opt/foretype": _BESIDE}
-    image = _image(deploy / "Dockerfile.vllm", target, binds, {"PYTHONPATH": "/opt/foretype"})
-    return replace(image, binds=image.binds | {image.environment["XDG_DATA_HOME"]: _SHARE})
+def _build(engine: Engine, name: str, dockerfile: Path, context: Path, *options: str) -> None:
+    words = [*_BUILD, *options, "-f", str(dockerfile), "-t", name, str(context)]
+    log = engine.folder / f"build-{name.replace(':', '-')}.log"
+    with log.open("w") as out:
+        code = subprocess.run([engine.program, *words], stdout=out, stderr=out, check=False).returncode
+    if code:
+        raise Failed(f"the image {name} was not built: {log}\n" + "\n".join(log.read_text().splitlines()[-30:]))
+    told(f"image {name}: {megabytes(engine, name):.0f} MB")
 
 
-def foreign(name: str) -> Image | None:
-    """A stand-in for somebody else's image: Debian's program, started as that image starts it. None where there is no program."""
-    if name.startswith("postgres:"):
-        (folder,) = Path("/usr/lib/postgresql").glob("*/bin")
-        make = (
-            'test -e $PGDATA/PG_VERSION || { printf %s "${POSTGRES_PASSWORD:-$(cat $POSTGRES_PASSWORD_FILE)}" > /tmp/password; initdb -U $POSTGRES_USER -A scram-sha-256 '
-            "--pwfile /tmp/password -E UTF8 --locale C --no-sync > /dev/null; echo 'host all all all scram-sha-256' >> $PGDATA/pg_hba.conf; "
-            "printf 'create database %s' $POSTGRES_USER | postgres --single -j postgres > /dev/null; }; "
-            "exec postgres -c listen_addresses='*' -k /tmp"
+def gateway(engine: Engine) -> None:
+    _build(engine, "foretype", ROOT / "deploy" / "Dockerfile", ROOT, *_mounts(engine))
+
+
+def vllm(engine: Engine) -> None:
+    _build(engine, "foretype-vllm:cpu", ROOT / "deploy" / "Dockerfile.vllm", ROOT, "--target", "cpu", *_mounts(engine))
+
+
+def stand_in(engine: Engine, target: str) -> None:
+    """Debian's program by the name that compose.yaml has, where a registry gives none."""
+    folder = ROOT / "tests" / "containers"
+    _build(engine, f"stand-in-{target}", folder / "Dockerfile.stores", folder, "--target", target)
+    engine("tag", f"stand-in-{target}", _STAND_INS[target])
+
+
+def former(engine: Engine) -> Path:
+    """The gateway's image of an earlier commit, `foretype:former`. Returns that commit's files."""
+    folder = engine.folder / "former"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", FORMER], capture_output=True, check=False)
+    if packed.returncode:
+        raise Failed(
+            f"the commit {FORMER} is not in this clone, and an upgrade from it cannot be rehearsed: git fetch --unshallow"
         )
-        data = "/var/lib/postgresql/data"
-        environment = {"PATH": f"{folder}:{_PATH}", "PGDATA": data, "PGHOST": "127.0.0.1", "LC_ALL": "C"}
-        return Image(("sh", "-ec", make), (), environment, "999:999", {data: (999, 0o700)})
-    if name.startswith("redis:"):
-        # That image's server is built with protected mode off.
-        start = ("sh", "-ec", 'exec "$@" --bind 0.0.0.0 --protected-mode no', "sh")
-        return Image(start, ("redis-server",), {"PATH": _PATH}, "999:999", {})
-    if name.startswith("prom/prometheus:"):
-        start = ("prometheus", "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus")
-        return Image(start, (), {"PATH": _PATH}, "65534:65534", {"/prometheus": (65534, 0o755)})
-    return None
+    subprocess.run(["tar", "-C", str(folder), "-x"], input=packed.stdout, check=True)
+    _build(engine, "foretype:former", folder / "deploy" / "Dockerfile", folder, *_mounts(engine))
+    return folder

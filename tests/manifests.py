@@ -17,7 +17,7 @@ import yaml
 
 __all__ = ["FOLDER", "OVERLAYS", "VERSIONS", "Invalid", "check_object", "kubectl", "render", "the"]
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
 OVERLAYS = ("small", "team", "scaled")
 VERSIONS = ("1.29", "1.32", "1.37")
 """Of Kubernetes, whose schemas every object has to fit."""
