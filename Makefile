@@ -43,17 +43,17 @@ test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/
 test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
 	@$(BIN)/pytest -q -rfEs -p no:randomly -n $(or $(FLEET_WORKERS),2) --dist loadfile $(or $(FILES),tests/fleet) $(ARGS)
 
-# Fleets, vLLM and the rehearsal wait for processes that start: side by side. Beside editors they make screens late, and tests with them.
-MIXED := test-editors test-fleet+test-vllm-engines,rehearse test-vllm-times
+# Fleets and vLLM wait for processes that start: side by side. Beside editors they make screens late, and tests with them.
+MIXED := test-editors test-fleet+test-vllm-engines test-vllm-times
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true  # before parts that would both make it; where it cannot be had they say so
-	@.ci/parts test test-slow $(MIXED)
+	@.ci/parts test test-slow $(MIXED) rehearse
 
 # As CI does it: the tests of `make test` run where nothing is installed, and what they skip there is run here.
 test-ci:
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true
-	@.ci/parts test-fresh test-skipped test-slow $(MIXED)
+	@.ci/parts test-fresh test-skipped test-slow $(MIXED) containers
 
 SKIPPED := build/skipped-fresh
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -55,17 +56,17 @@ def main() -> int:
     os.umask(0o022)  # what others write into containers is for containers' users
     began = time.monotonic()
     try:
-        engine = Engine(arguments.folder.resolve())
-        with step("the images of the gateway and its stores are built"):
-            images.base(engine)
-            with ThreadPoolExecutor() as pool:  # who builds waits for a network half of the time
-                made = pool.submit(images.gateway, engine)
-                for target in ("postgres", "redis"):
-                    images.stand_in(engine, target)
-                made.result()
-        for name in chosen:
-            told(name)
-            STORIES[name](engine)
+        with closing(Engine(arguments.folder.resolve())) as engine:
+            with step("the images of the gateway and its stores are built"):
+                images.base(engine)
+                with ThreadPoolExecutor() as pool:  # who builds waits for a network half of the time
+                    made = pool.submit(images.gateway, engine)
+                    for target in ("postgres", "redis"):
+                        images.stand_in(engine, target)
+                    made.result()
+            for name in chosen:
+                told(name)
+                STORIES[name](engine)
     except Failed as failure:
         told(f"FAILED: {failure}")
         return 1

@@ -7,6 +7,7 @@ timers without systemd, so whoever wants to know asks a container's health check
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,6 +67,14 @@ class Engine:
         asked = self.run("info", "--format", "{{.Host.OCIRuntime.Name}}")
         if asked.returncode:
             raise Failed(f"no container can run here: {_last(asked.stderr)}")
+
+    def close(self) -> None:
+        """Unmounts what podman leaves mounted in the folder, which nobody could delete otherwise."""
+        mounts = [line.split(" ")[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in reversed(mounts):
+            path = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), mount))  # `\\040` is a blank
+            if path.is_relative_to(self.folder):
+                subprocess.run(["umount", "--lazy", path], check=False)
 
     def _install(self) -> None:
         missing = [package for program, package in _NEEDED.items() if shutil.which(program) is None]
