@@ -1,10 +1,26 @@
 #!/bin/sh
 # Helix: Escape takes the completion item that is selected, with its edits elsewhere, and no key runs an item's command.
 set -eu
-command -v tmux > /dev/null && command -v hx > /dev/null || { echo "needs tmux, and hx 25.07 of a later Debian: nothing was asked"; exit 0; }
-said="$(hx --version | head -n 1)"
-case "$said" in "helix 25.07"*) ;; *) echo "seen with helix 25.07; this is $said: nothing was asked"; exit 0 ;; esac
+# A later Debian's, with the C library that it was built for, whatever Helix is installed here; its screen is drawn by this machine's tmux.
+pinned=hx=25.07.1+20260723+ds+~0.3.3+ds+~0.4.0+20260627+ds-3 suite=forky
+command -v tmux > /dev/null || { echo "needs tmux: apt-get install tmux"; exit 1; }
 folder=$(mktemp -d); trap 'tmux -S "$folder/tmux" kill-server 2> /dev/null || true; rm -rf "$folder"' EXIT
+mirror=$(apt-get indextargets --format '$(ORIGIN)|$(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian|//p' | head -n 1)
+mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial"; : > "$folder/apt/status"
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" > "$folder/apt/sources.list"
+apart() {
+    apt-get -o Dir::State="$folder/apt" -o Dir::State::status="$folder/apt/status" -o Dir::Cache="$folder/apt" -o Dir::Etc::sourcelist="$folder/apt/sources.list" \
+        -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null -o APT::Sandbox::User=root -o APT::Install-Recommends=false \
+        -o Debug::NoLocking=1 -qq "$@" > "$folder/apt.log" 2>&1 || { cat "$folder/apt.log"; exit 1; }
+}
+apart update; apart --yes --download-only install "$pinned"
+for deb in "$folder"/apt/archives/*.deb; do dpkg -x "$deb" "$folder/root"; done
+loader=$(find "$folder/root" -name 'ld-linux-*.so.*' -type f | head -n 1)
+libraries=$(find "$folder/root" -name '*.so*' -path '*-linux-gnu*' ! -path '*/gconv/*' -printf '%h\n' | sort -u | paste -sd:)
+mkdir "$folder/bin"; export PATH="$folder/bin:$PATH"
+printf '#!/bin/sh\nHELIX_RUNTIME="%s/root/usr/lib/hx/runtime" exec "%s" --library-path "%s" "%s/root/usr/lib/hx/hx" "$@"\n' "$folder" "$loader" "$libraries" "$folder" > "$folder/bin/hx"
+chmod +x "$folder/bin/hx"
+said="$(hx --version | head -n 1)"
 echo "$said: an item that was only selected (Tab) is taken by Escape, with its import line; neither Escape nor Enter runs the item's command;"
 echo "most would expect Escape to leave the menu as it does elsewhere, and the command to tell the server what was taken: one that counts by commands hears of none."
 cat > "$folder/server.py" <<'PY'
