@@ -49,13 +49,14 @@ class TypeThrough:
 
         It was trimmed where it was made, in the block that the cursor was in there, and is not trimmed anew where it is taken in part.
         """
-        shown, rest = self.shown(document), self.leads_to(document, question)
-        if shown is None or rest is None:
-            return None
         offer = self._feedback.visible(document.snapshot.uri)
-        grown = shown.come_to(self._finisher)
-        if offer is not None and grown.startswith(offer.strand.text) and len(grown) > len(offer.strand.text):
-            longer = self._judged(shown, question, grown[len(offer.strand.text) - len(rest) :], now, parses=False)
+        shown = None if offer is None else document.given.get(offer.id)
+        rest = None if offer is None else offer.strand.rest_at(question.place)
+        if offer is None or shown is None or not rest:
+            return None
+        was, grown = offer.strand.text, shown.come_to(self._finisher)
+        if grown.startswith(was) and len(grown) > len(was):
+            longer = self._judged(shown, question, grown[len(was) - len(rest) :], now, parses=False)
             if isinstance(longer, Suggestion) and longer.text.startswith(rest):
                 return longer
         judged = self._judged(shown, question, rest, now, parses=True)

@@ -118,25 +118,24 @@ def _style(view: View) -> tuple[str, int]:
     margin = set(view.typed[: len(view.typed) - len(view.typed.lstrip())])
     tabs, columns, steps, opened = 0, list[int](), Counter[int](), -1
     first_line = max(0, view.line - _LOOK_LINES)
-    reading = Reading(snapshot.language, snapshot.lexical_at(first_line))
+    reading, at = Reading(snapshot.language, snapshot.lexical_at(first_line)), snapshot.line_start(first_line)
     for number in range(first_line, min(view.line + _LOOK_LINES, snapshot.line_count)):
         start = snapshot.line_start(number)
-        if number > first_line:
-            reading.read(snapshot.text, snapshot.line_start(number - 1), start)
+        reading.read(snapshot.text, at, start)
+        at = start
         if in_text(reading.state):
             continue  # a licence in a comment, a script in a string
-        first = snapshot.text[start : start + 1]
-        if first == "\t":
+        text = snapshot.line_text(number)
+        stripped = text.strip()
+        blanks = len(text) - len(text.lstrip(" "))
+        if text[:1] == "\t":
             tabs += 1
-        elif first == " ":
-            text = snapshot.line_text(number)
-            if text.strip() and text.lstrip()[0] != "*":
-                columns.append(len(text) - len(text.lstrip(" ")))
-                if columns[-1] > opened >= 0:
-                    steps[columns[-1] - opened] += 1
-        text = snapshot.line_text(number).rstrip()
-        if text:
-            opened = len(text) - len(text.lstrip(" ")) if text.endswith(_OPENS) else -1
+        elif blanks and stripped and text.lstrip()[0] != "*":
+            columns.append(blanks)
+            if blanks > opened >= 0:
+                steps[blanks - opened] += 1
+        if stripped:
+            opened = blanks if stripped.endswith(_OPENS) else -1
     # Where both are used the cursor's own line tells, and what the text has.
     if tabs > 4 * len(columns) and margin <= {"\t"}:
         return "\t", 4

@@ -56,9 +56,8 @@ def without_beginning(text: str, typed: str, around: Surroundings) -> str:
         rest = said.lstrip(" \t") if typed[-1:].isspace() else said
         # Calls nest: then each has its end.
         is_word = re.match(r"\w\w", line[-1] + said[:1])  # more of one that begins alike
-        says_more = rest.partition("\n")[0].strip() and not _IS_COMMENT.match(
-            rest
-        )  # a comment alone is no reason to say it again
+        # A comment alone is no reason to say it again.
+        says_more = rest.partition("\n")[0].strip() and not _IS_COMMENT.match(rest)
         if not is_word and says_more and around.faults(rest) <= around.faults(text):
             return rest
     word = _LAST_WORD.search(typed)

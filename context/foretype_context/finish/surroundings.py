@@ -101,7 +101,7 @@ class Surroundings:
         self._language = view.snapshot.language
         self._angles = lexis_of(self._language).angles and view.tail.lstrip().startswith(">")
         self._before = view.snapshot.lexical_at(view.line)
-        self._at_cursor = self._read(view.typed, 0, self._before).state
+        self._at_cursor = self._read(view.typed, self._before).state
         self._effects: dict[tuple[str, int], _Effect] = {}
 
     @cached_property
@@ -142,7 +142,7 @@ class Surroundings:
     @cached_property
     def _line_now(self) -> _Line:
         typed, tail = self._view.typed, self._view.tail
-        reading = self._read(typed + tail, 0, self._before)
+        reading = self._read(typed + tail, self._before)
         return _Line(sum(at >= len(typed) for at in reading.faults), reading.state)
 
     @cached_property
@@ -156,7 +156,7 @@ class Surroundings:
 
     def state_behind(self, shown: str) -> LexicalState:
         """At the end of a suggestion."""
-        return self._read(self._view.typed + shown, 0, self._before).state
+        return self._read(self._view.typed + shown, self._before).state
 
     def before_comment(self, shown: str) -> str | None:
         """Where `shown` makes a comment of the rest of its line: what of it stands before that comment."""
@@ -216,9 +216,9 @@ class Surroundings:
         # What is there already may be wrong; the suggestion may not make it worse.
         return best if least <= self.faults_now else ""
 
-    def _read(self, text: str, at: int, state: LexicalState) -> Reading:
+    def _read(self, text: str, state: LexicalState) -> Reading:
         reading = Reading(self._language, state)
-        reading.read(text, at, len(text))
+        reading.read(text, 0, len(text))
         return reading
 
     def _effect(self, shown: str, replaces: int) -> _Effect:
