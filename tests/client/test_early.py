@@ -11,6 +11,7 @@ from foretype_client.flow.flow import FlowOptions
 from foretype_client.flow.inflight import AnswerRules
 from foretype_client.flow.suggestion import Origin, SelectedCompletion
 from foretype_client.policy.trigger import Policy, PolicyOptions
+from foretype_context.finish.post_processing import Finished
 from foretype_wire.errors import GatewayGoneError
 
 from client import virtual
@@ -195,3 +196,20 @@ async def test_an_editor_that_is_told_of_growth_gets_the_beginning_of_a_line_fir
         assert again is not None and again.text == grown.text == "foo(bar, baz)"
         assert again.id == first.id
         assert len(desk.gateway.calls) == 1
+
+
+@virtual.timed
+async def test_what_grows_takes_the_place_of_what_its_whole_text_does() -> None:
+    def finisher(text: str, *_: object, **__: object) -> Finished:
+        return Finished(text.rstrip(), replaces=int("#" in text))  # behind a comment's sign the closer would be comment
+
+    slow = Script([(0.02, "bar("), (0.1, "f  # text")])
+    options = FlowOptions(answer=AnswerRules.growing())
+    async with Desk(ScriptedGateway(slow), "foo(|)", options=options, finisher=finisher) as desk:
+        desk.type("x, ")
+        first = await desk.ask()
+        assert first is not None and (first.text, first.replaces) == ("bar(", 0)
+        await asyncio.sleep(0.3)
+        again = await desk.ask()
+        assert again is not None and (again.text, again.replaces) == ("bar(f  # text", 1)
+        assert [(grown.text, grown.replaces) for _, grown in desk.grown] == [("bar(f  # text", 1)]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from foretype_context.finish.post_processing import Finished
 from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Snapshot
@@ -21,6 +22,7 @@ from foretype_client.sources.all_sources import Gathered
 _HEAD_CHARS: Final = 8_192
 _LOOK_CHARS: Final = 256
 _GIVEN_MAX: Final = 5
+_NOTHING_YET: Final = Finished("")
 _HARMLESS: Final = frozenset({"generated", "lock file"})
 """Not worth showing as context to others, but a user who edits one may be helped."""
 
@@ -49,19 +51,19 @@ class LastAnswer:
     grown: str
     drawn_s: float
     moves: int = 0
-    finished: tuple[tuple[str, bool], str] | None = None
+    finished: tuple[tuple[str, bool], Finished] | None = None
 
-    def come_to(self, finisher: Finisher) -> str:
+    def come_to(self, finisher: Finisher) -> Finished:
         """What its request has come to by now, as it is shown where it was made; empty where it has none.
 
         Asked with every key that is typed through it, while little comes: it is finished when more has come.
         """
         if self.flight is None:
-            return ""
+            return _NOTHING_YET
         came = self.flight.so_far(self.raw.text[self.lead :]), self.flight.whole
         if self.finished is None or self.finished[0] != came:
             text, final = came
-            shown = finisher(text, self.made.snapshot, self.made.offset, kind=self.kind, final=final).text
+            shown = finisher(text, self.made.snapshot, self.made.offset, kind=self.kind, final=final)
             self.finished = came, shown
         return self.finished[1]
 

@@ -55,11 +55,14 @@ class TypeThrough:
         if offer is None or shown is None or not rest:
             return None
         was, grown = offer.strand.text, shown.come_to(self._finisher)
-        if grown.startswith(was) and len(grown) > len(was):
-            longer = self._judged(shown, question, grown[len(was) - len(rest) :], now, parses=False)
+        if grown.text.startswith(was) and len(grown.text) > len(was):
+            # What it takes the place of may have become more with it: a comment in it would swallow the closer behind.
+            longer = self._judged(
+                shown, question, grown.text[len(was) - len(rest) :], now, parses=False, replaces=grown.replaces
+            )
             if isinstance(longer, Suggestion) and longer.text.startswith(rest):
                 return longer
-        judged = self._judged(shown, question, rest, now, parses=True)
+        judged = self._judged(shown, question, rest, now, parses=True, replaces=shown.suggestion.replaces)
         return judged if isinstance(judged, Suggestion) else None
 
     def follow(self, document: TrackedDocument) -> None:
@@ -89,7 +92,7 @@ class TypeThrough:
         return grown
 
     def _judged(
-        self, shown: LastAnswer, question: Question, text: str, now: float, *, parses: bool
+        self, shown: LastAnswer, question: Question, text: str, now: float, *, parses: bool, replaces: int
     ) -> Suggestion | Outcome:
         """`parses`: that was judged before, and its beginning typed since: the same stands in the file in the end."""
         was = shown.suggestion
@@ -104,7 +107,7 @@ class TypeThrough:
             request_id=was.request_id,
             finish=was.finish if done is None else done.finish,
             usage=was.usage if done is None else done.usage,
-            replaces=was.replaces if same_tail else None,
+            replaces=replaces if same_tail else None,
             settled=parses,
         )
         judged = self._judge(candidate, question, now)

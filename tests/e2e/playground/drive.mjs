@@ -10,6 +10,10 @@ let browser;
 let page;
 let complaints = [];
 
+// The page's elements are there. What it draws and when is measured in it, from its own start on.
+const parsed = () =>
+  page.waitForFunction(() => document.readyState !== 'loading', undefined, { timeout: 180_000, polling: 5 }).then(() => null);
+
 const commands = {
   async launch({ path }) {
     browser = await chromium.launch({ executablePath: path, headless: true, args: ['--no-sandbox', '--disable-gpu', '--disable-quic'] });
@@ -31,13 +35,14 @@ const commands = {
         .observe({ type: 'layout-shift', buffered: true });
     });
     await page.goto(url, { waitUntil: 'commit' });
+    await parsed();
   },
   // Milliseconds since the page was opened at which a frame showed this; null if it never did.
   shown: ({ selector, timeout = 120_000 }) =>
     page.waitForFunction(
       (wanted) => document.querySelector(wanted)?.textContent.trim() && performance.now(), selector, { timeout, polling: 'raf' },
     ).then((handle) => handle.jsonValue(), () => null),
-  again: () => page.reload({ waitUntil: 'commit' }).then(() => null),
+  again: () => page.reload({ waitUntil: 'commit' }).then(parsed),
   evaluate: ({ expression }) => page.evaluate(expression),
   press: async ({ keys }) => {
     for (const key of keys) {
