@@ -191,6 +191,7 @@ def test_what_is_shown_adds_no_fault(before: str, after: str, text: str) -> None
         ", str, str, str, str, str, str, 1, 1, 1",
         "1.0.0.000000000000000",
         "core/test__all__all__all__all__ = self",
+        "name_factory_color_factory_color_factory_color_factory_color",
         "x, x, x, x, x, x, x, x",
     ],
 )

@@ -27,6 +27,15 @@ LARGE = "".join(
         ("    |\n", "print(1)\n    print(2", True),
         ("names = ['a', '|']\n", "b', 'c", True),
         ("if x|\n    y = 1\n", ":", True),  # the body is there already
+        ("def f(a):\n    |\n        return a\n", "if a:", True),
+        ("def f(a):\n    |\n        return a\n", "a = 1", False),  # too deep behind it
+        ("def f(a):\n    |\n        return a\n", "g(\n        (", False),
+        ("def f(a):\n    |\n        a,\n        1,\n    )\n", "g(", True),
+        ("def f(\n    a,\n    |\n    *,\n    b,\n):\n    pass\n", "c,", True),
+        ("def f(\n    a,\n    |\n    *,\n    b,\n):\n    pass\n", "**more,", False),
+        ('"""A text.\n\n|\n\nmore of it\n"""\nx = 1\n', "and more", True),
+        ('"""A text.\n\n|\n\nmore of it\n"""\nx = 1\n', '"""', False),  # it ends below
+        ('def f():\n    """A text.|\n\n\ndef g():\n    """Another."""\n', '"""', True),
         ("const x = f(|);\n", "a, b", True),
         ("const x = f(|);\n", "a, b);)", False),
     ],

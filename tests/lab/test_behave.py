@@ -56,7 +56,7 @@ def test_an_answer_is_judged_by_its_first_line_and_by_what_ended_it() -> None:
     cut = Cut("next_line", "a.py", PYTHON, start, start + len("return name"))
 
     def said(text: str, finish: Finish | None = Finish.END_OF_MIDDLE) -> dict[str, bool | None]:
-        return judged(cut, Answer(text, finish), lambda text: list(text.encode()))
+        return judged(cut, Answer(text, finish, shown=(text.partition("\n")[0], 0)), lambda text: list(text.encode()))
 
     assert said("return name") == {
         "exact": True,

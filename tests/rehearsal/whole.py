@@ -46,6 +46,7 @@ def whole(engine: Engine) -> None:
             began = time.monotonic()
             engine("kill", one.container("vllm"))
             engine("start", one.container("vllm"))
+            one.name_all()
             until("the gateway serves again", lambda: completion(one.url, keys[0])[0] == 200)
         told(f"     {time.monotonic() - began:.0f} s without an engine")
 

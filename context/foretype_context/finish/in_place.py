@@ -13,7 +13,7 @@ from typing import Final
 
 from tree_sitter import Node, Parser, Tree
 
-from foretype_context.finish.python_check import Refusal, refused_by_python
+from foretype_context.finish.python_check import Refusal, breaks_below, refused_by_python
 from foretype_context.finish.python_two import holds_python_two
 from foretype_context.syntax.blocks import lexical_state
 from foretype_context.syntax.languages import language_spec, parser_for
@@ -44,7 +44,11 @@ def parses_in_place(snapshot: Snapshot, offset: int, text: str, replaces: int = 
     refused = refused_by_python(snapshot, offset, text, replaces) if snapshot.language == "python" else None
     if refused is not None and refused.indentation:
         return False
-    parses = _parses(snapshot, offset, text, replaces, refused)
+    line_start = snapshot.line_start(snapshot.line_of(offset))
+    rest = left_open(snapshot, offset, snapshot.text[line_start:offset] + text)
+    if snapshot.language == "python" and breaks_below(snapshot, offset, text, rest, replaces):
+        return False
+    parses = _parses(snapshot, offset, text, replaces, rest, refused)
     if parses is False and refused is None:
         body = _without_closing_line(snapshot, offset, text)
         if body != text:
@@ -52,7 +56,9 @@ def parses_in_place(snapshot: Snapshot, offset: int, text: str, replaces: int = 
     return parses
 
 
-def _parses(snapshot: Snapshot, offset: int, text: str, replaces: int, refused: Refusal | None) -> bool | None:
+def _parses(
+    snapshot: Snapshot, offset: int, text: str, replaces: int, rest: str, refused: Refusal | None
+) -> bool | None:
     region = snapshot.syntax_at(offset)
     end = offset + replaces
     if region is None or not region.start <= offset <= end <= region.end:
@@ -60,8 +66,6 @@ def _parses(snapshot: Snapshot, offset: int, text: str, replaces: int, refused: 
     parser = _parser(snapshot.language, region.start > 0)
     if parser is None:
         return None
-    line_start = snapshot.line_start(snapshot.line_of(offset))
-    rest = left_open(snapshot, offset, snapshot.text[line_start:offset] + text)
     around, at = snapshot.text[region.start : region.end], offset - region.start
     before: Tree = region.tree
     row = around.count("\n", 0, at)

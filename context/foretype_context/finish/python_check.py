@@ -12,10 +12,11 @@ import warnings
 from typing import Final
 
 from foretype_context.syntax.blocks import indent_columns, statement_start
-from foretype_context.syntax.reading import Reading
+from foretype_context.syntax.reading import LexicalState, Reading
 from foretype_context.text.document import Snapshot
 
 _CHARS_MAX: Final = 8_000
+_LOOK_LINES: Final = 20
 _TRY: Final = re.compile(r"\s*(?:async\s+)?try\s*:")
 _HANDLER: Final = re.compile(r"\s*(?:except\b|finally\s*:)")
 
@@ -55,6 +56,78 @@ def refused_by_python(snapshot: Snapshot, offset: int, text: str, replaces: int 
     margin = typed[: len(typed) - len(typed.lstrip())]
     before = f"{above}{margin}pass" if typed.strip() else above
     return refusal if not before.strip() or _refused(before) is None else None
+
+
+def breaks_below(snapshot: Snapshot, offset: int, text: str, rest: str, replaces: int = 0) -> bool:
+    """Whether Python cannot take what stands below any more, or not yet: a string that ends too early, a line that is too deep.
+
+    Args:
+        rest: what closes all that `text` leaves open.
+    """
+    line = snapshot.line_of(offset)
+    begin, end = snapshot.line_start(line), snapshot.line_end(line)
+    first = snapshot.line_of(statement_start(snapshot, offset))
+    while snapshot.lexical_at(first).stack and begin - snapshot.line_start(first) < _CHARS_MAX:
+        first -= 1  # lines of a string stand at the margin, too
+    start = snapshot.line_start(first)
+    above, typed, tail = snapshot.text[start:begin], snapshot.text[begin:offset], snapshot.text[offset + replaces : end]
+    written = [f"{typed}{text}{closers}{tail}" for closers in dict.fromkeys(("", rest))]
+    if (
+        line + 1 >= snapshot.line_count
+        or len(above) + len(written[-1]) > _CHARS_MAX
+        or snapshot.text.endswith("\\", 0, end)
+    ):
+        return False
+    if snapshot.lexical_at(line + 1).stack:
+        below = _up_to_its_end(snapshot, line + 1)
+        if below is None or len(above) + len(below) > _CHARS_MAX:
+            return False
+        as_it_is = f"{above}{snapshot.text[begin:end]}\n{below}"
+        return all(_refused(f"{above}{lines}\n{below}") is not None for lines in written) and _refused(as_it_is) is None
+    deeper = _deeper_line(snapshot, line, written[-1])
+    if deeper is None or (rest and _is_closed_below(snapshot, above + written[0], line + 1)):
+        return False
+    margin = deeper[: len(deeper) - len(deeper.lstrip())]
+    refused = [_refused(f"{above}{lines}\n{margin}pass") for lines in written]
+    return None not in refused and refused[-1] == "unexpected indent" and (not above.strip() or _refused(above) is None)
+
+
+def _up_to_its_end(snapshot: Snapshot, first: int) -> str | None:
+    """The lines from `first` on up to the one that ends what stands open there; None where that is far."""
+    start = snapshot.line_start(first)
+    for line in range(first, snapshot.line_count):
+        end = snapshot.line_end(line)
+        if end - start > _CHARS_MAX or line + 1 == snapshot.line_count:
+            return None
+        if not snapshot.lexical_at(line + 1).stack:
+            return snapshot.text[start:end]
+    return None
+
+
+def _deeper_line(snapshot: Snapshot, line: int, written: str) -> str | None:
+    """The next line of code below, if it is deeper than some of what is written."""
+    lines = [line for line in written.split("\n") if line.strip()]
+    if not lines or lines[-1].lstrip().startswith("#"):
+        return None
+    least = min(map(indent_columns, lines))
+    for below in range(line + 1, min(line + 1 + _LOOK_LINES, snapshot.line_count)):
+        found = snapshot.line_text(below)
+        if found.strip() and not found.lstrip().startswith("#"):
+            return found if indent_columns(found) > least else None
+    return None
+
+
+def _is_closed_below(snapshot: Snapshot, written: str, first: int) -> bool:
+    """Whether lines below close what is left open, or may."""
+    reading = Reading(snapshot.language, LexicalState())
+    reading.read(written, 0, len(written))
+    if not reading.depth:
+        return False
+    start = snapshot.line_start(first)
+    below = snapshot.text[start : start + _CHARS_MAX // 2]
+    reading.floor = reading.depth
+    reading.read("\n" + below, 0, 1 + len(below))
+    return bool(reading.lows)
 
 
 def _refused(source: str) -> Refusal | None:

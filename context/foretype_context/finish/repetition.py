@@ -13,7 +13,7 @@ _SHORT_PERIOD: Final = 4
 _SHORT_RUN: Final = 10
 """A cycle of at most so many tokens may not go on for longer than this, wherever it stands: `, str, str, str, str, str, 1`."""
 
-_STUTTER: Final = re.compile(r"([^\W\d])\1{11,}(?![\"'`\w])|([^\W\d_]\w{1,11}?|_\w{1,11}?)\2{3}")
+_STUTTER: Final = re.compile(r"([^\W\d])\1{11,}(?![\"'`\w])|([^\W\d_]\w{1,23}?|_\w{1,23}?)\2{3}")
 """Inside a word: one letter twelve times, or a piece four times."""
 
 _NUMBER: Final = re.compile(

@@ -2,8 +2,8 @@
 
 Cuts stand where people ask: behind the indentation of a line that is not there yet (`next_line`), and at any character of a line
 (`rest_of_line`). The engine is the embedded one in a private gateway, the prompt the assembler's, greedy; nothing is cut by a rule
-of the client, so that it is the network that ends. Only `parses` asks for what a user would see: whether the language's own checker
-takes the file with it.
+of the client, so that it is the network that ends. Only `parses` asks for what a user would see unasked, by all rules of the client and
+the profile's: whether the language's own checker takes the file with it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from foretype_client.feedback.feedback import Feedback
+from foretype_client.flow.judgement import Candidate, SyntaxFilter, judge
+from foretype_client.flow.question import Question
+from foretype_client.flow.strands import Place
+from foretype_client.flow.suggestion import Origin, Suggestion
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Trigger
 from foretype_client.session.session import Session
 from foretype_context.finish.in_place import left_open
+from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.healing import HealedText
-from foretype_context.prompt.profile import Stop
+from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Document
+from foretype_context.text.document import Document, Snapshot
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_models.artifacts import digest_file
 from foretype_wire.messages import Complete, Delta, Finish
@@ -29,7 +37,6 @@ from rich.table import Table
 
 from foretype_lab.corpus.store import Store
 from foretype_lab.quality.behaviour import harms, loops, taken
-from foretype_lab.quality.filters import Place, shown_text
 
 KINDS: Final = ("next_line", "rest_of_line")
 AIMS: Final = {
@@ -108,11 +115,17 @@ def _cut(path: str, text: str, kind: str, draw: random.Random) -> Cut | None:
 
 
 class Answer(NamedTuple):
-    """`garbled`: it did not begin with what the prompt left out, so that nobody sees it."""
+    """What was generated at a cut.
+
+    Attributes:
+        garbled: it did not begin with what the prompt left out, so that nobody sees it.
+        shown: what of it is shown unasked, and how many characters right of the cursor that replaces.
+    """
 
     text: str
     finish: Finish | None
     garbled: bool = False
+    shown: tuple[str, int] = ("", 0)
 
 
 async def _ask(session: Session, assembler: Assembler, cut: Cut, number: int) -> Answer:
@@ -132,14 +145,37 @@ async def _ask(session: Session, assembler: Assembler, cut: Cut, number: int) ->
         deadline_ms=_DEADLINE_MS,
     )
     parts: list[str] = []
-    finish: Finish | None = None
+    ended: Finish | None = None
+    logprob, tokens = 0.0, 0
     healing = HealedText(plan.healed)
     async for event in session.complete(call):
+        logprob, tokens = logprob + event.logprob, tokens + event.tokens
         if isinstance(event, Delta):
             parts.append(healing.feed(event.text))
         else:
-            finish = event.finish
-    return Answer("".join(parts), finish, healing.garbled)
+            ended = event.finish
+    if healing.garbled:
+        return Answer("".join(parts), ended, garbled=True)
+    said = "".join(parts)
+    candidate = Candidate(
+        id=call.id,
+        text=said,
+        kind=plan.kind_of(said),
+        final=ended is not Finish.LENGTH,
+        source=Origin.NETWORK,
+        finish=ended,
+        logprob=logprob / tokens if tokens else None,
+        total_logprob=logprob if tokens else None,
+    )
+    return Answer(said, ended, shown=_shown(candidate, snapshot, cut.start, assembler.profile))
+
+
+def _shown(candidate: Candidate, snapshot: Snapshot, offset: int, profile: Profile) -> tuple[str, int]:
+    place = Place.of(snapshot, offset, profile)
+    least = Switches().least(profile)
+    question = Question(snapshot, offset, place, Trigger.AUTOMATIC, None, profile, 0.0, least)
+    told = judge(candidate, question, finish, Feedback(), 0.0, SyntaxFilter())
+    return (told.text, told.replaces) if isinstance(told, Suggestion) else ("", 0)
 
 
 def judged(cut: Cut, answer: Answer, encode: Callable[[str], Sequence[int]]) -> dict[str, bool | None]:
@@ -159,14 +195,15 @@ def judged(cut: Cut, answer: Answer, encode: Callable[[str], Sequence[int]]) -> 
 
 
 def _parses(cut: Cut, answer: Answer) -> bool | None:
-    """Whether the file is taken with what is shown of an answer, or with what that leaves open closed; None where nothing is shown."""
+    """Whether the file is taken with what is shown, or with what its line leaves open closed; None where nothing is shown."""
     language, before, after = language_of(cut.path), cut.text[: cut.start], cut.text[cut.end :]
-    place = Place(language, "line", before, cut.text[cut.start : cut.end], after)
-    shown, replaces = shown_text(place, answer.text, final=answer.finish is not Finish.LENGTH)
-    if not shown or not taken(cut.text, language):
+    text, replaces = answer.shown
+    if not text or not taken(cut.text, language):
         return None
-    rest = left_open(place.snapshot(), len(before), place.typed + shown)
-    return any(taken(before + text + after[replaces:], language) for text in {shown, shown + rest})
+    snapshot = Document("file:///cut", before + after, path=cut.path).snapshot()
+    line = before.rfind("\n") + 1
+    rest = left_open(snapshot, line, before[line:] + text)
+    return any(taken(before + text + end + after[replaces:], language) for end in {"", rest})
 
 
 async def measure(options: BehaveOptions, *, progress: Progress = lambda _step, _done, _total: None) -> dict[str, Any]:
