@@ -33,6 +33,9 @@ LARGE = "".join(
         ("def f(a):\n    |\n        a,\n        1,\n    )\n", "g(", True),
         ("def f(\n    a,\n    |\n    *,\n    b,\n):\n    pass\n", "c,", True),
         ("def f(\n    a,\n    |\n    *,\n    b,\n):\n    pass\n", "**more,", False),
+        ('x = {\n    "a": [{"b|\n    "c": 2,\n}\n', '": 1}],', True),
+        ('x = {\n    "a": [{"b|\n    "c": 2,\n}\n', '": 1}, {},', True),  # the list goes on
+        ('x = {\n    "a": |\n    "c": 2,\n}\n', "1, {},", False),
         ('"""A text.\n\n|\n\nmore of it\n"""\nx = 1\n', "and more", True),
         ('"""A text.\n\n|\n\nmore of it\n"""\nx = 1\n', '"""', False),  # it ends below
         ('def f():\n    """A text.|\n\n\ndef g():\n    """Another."""\n', '"""', True),

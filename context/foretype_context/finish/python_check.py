@@ -82,8 +82,11 @@ def breaks_below(snapshot: Snapshot, offset: int, text: str, rest: str, replaces
         below = _up_to_its_end(snapshot, line + 1)
         if below is None or len(above) + len(below) > _CHARS_MAX:
             return False
-        as_it_is = f"{above}{snapshot.text[begin:end]}\n{below}"
-        return all(_refused(f"{above}{lines}\n{below}") is not None for lines in written) and _refused(as_it_is) is None
+        if any(_refused(f"{above}{lines}{comma}\n{below}") is None for lines in written for comma in ("", ",")):
+            return False
+        # What is refused as it is, and without its line as well, is the file's affair.
+        now = f"{above}{snapshot.text[begin:end]}\n{below}", f"{above}\n{below}"
+        return any(_refused(lines) is None for lines in now)
     deeper = _deeper_line(snapshot, line, written[-1])
     if deeper is None or (rest and _is_closed_below(snapshot, above + written[0], line + 1)):
         return False
