@@ -127,6 +127,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"more": {"output_norm.weight": np.zeros(32)}}, r"output_norm.weight' has the shape \(32,\)"),
     ({"more": {"output_norm.weight": np.full(64, np.nan)}}, r"output_norm.weight' gets values that are not finite"),
     ({"more": {ROWS: np.full((7, 64), np.inf)}}, r"token_embd.weight' gets values that are not finite"),
+    ({"adapter__lora__alpha": 1e38}, r"gets values that Q8_0 cannot hold"),
     ({"more": {ROWS: np.zeros((6, 64))}}, r"rows' has the shape \(6, 64\)"),
     ({"more": {"blk.0.ffn_up.weight.rows": np.zeros((7, 64))}}, r"ffn_up.weight.rows' has the shape"),
     ({"general__type": "model"}, r"is no adapter \(general.type is 'model'\)"),

@@ -44,10 +44,11 @@ class GgufFile:
         return np.memmap(self.path, dtype=np.uint8, mode="r", offset=self.start + entry.offset, shape=shape)
 
     def values(self, name: str) -> Matrix:
-        """A tensor's values in fp32."""
+        """A tensor's values in fp32; of a damaged file they need not be finite."""
         from gguf import quants
 
-        return np.asarray(quants.dequantize(self.raw(name), _kind(self.tensors[name])), dtype=np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(quants.dequantize(self.raw(name), _kind(self.tensors[name])), dtype=np.float32)
 
 
 def read_file(path: Path) -> GgufFile:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from foretype_models.errors import FetchError
 from foretype_models.fetch.base import Progress
-from foretype_models.fetch.gguf_file import GgufFile, Matrix, read_file
+from foretype_models.fetch.gguf_file import GgufFile, read_file
 
 _A, _B, _ROWS = ".lora_a", ".lora_b", ".rows"
 _EMBEDDING: Final = "token_embd.weight"
@@ -35,6 +36,9 @@ _NEEDED: Final = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", _END)
 _READ: Final = frozenset({"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"})
 _OURS: Final = ("foretype.grammar", "foretype.layout", "foretype.trained_tokens", "foretype.base_sha256")
 _AGAIN: Final = "reinstall foretype, or name another adapter"
+_Values = TypeVar("_Values", bound=npt.NDArray[np.floating[Any]])
+_MOST: Final = 127 * 65_504.0
+"""Of a value in Q8_0: its scale, a 127th of the largest, is a number of two bytes."""
 
 
 @dataclass(frozen=True)
@@ -209,22 +213,29 @@ def _merged(base: GgufFile, adapter: Adapter, name: str) -> Any:
     if len(entry.shape) == 1:
         return _finite(ours, name, source.values(name))
     if name + _A in ours.tensors:
-        product = ours.values(name + _B).astype(np.float64) @ ours.values(name + _A).astype(np.float64)
-        values = (source.values(name) + adapter.scale * product).astype(np.float32)
-        written = quants.quantize(_finite(ours, name, values), kind)
+        left, right = (_finite(ours, name, ours.values(name + half)).astype(np.float64) for half in (_B, _A))
+        values = _finite(ours, name, source.values(name)) + adapter.scale * (left @ right)
+        written = quants.quantize(_scaled(ours, name, values).astype(np.float32), kind)
     elif source.tensors[name].kind == kind:
         written = source.raw(name)
     else:
-        written = quants.quantize(_finite(ours, name, source.values(name)), kind)
+        written = quants.quantize(_scaled(ours, name, source.values(name)), kind)
     if name + _ROWS in ours.tensors:
         written = np.array(written)
-        written[list(adapter.controls)] = quants.quantize(_finite(ours, name, ours.values(name + _ROWS)), kind)
+        written[list(adapter.controls)] = quants.quantize(_scaled(ours, name, ours.values(name + _ROWS)), kind)
     return written
 
 
-def _finite(file: GgufFile, name: str, values: Matrix) -> Matrix:
+def _finite(file: GgufFile, name: str, values: _Values) -> _Values:
     if not np.isfinite(values).all():
         raise FetchError(f"{file.path}: {name!r} gets values that are not finite; {_AGAIN}")
+    return values
+
+
+def _scaled(file: GgufFile, name: str, values: _Values) -> _Values:
+    """Of a matrix: Q8_0 has no scale for more, and would write infinity."""
+    if np.abs(_finite(file, name, values)).max(initial=0.0) > _MOST:
+        raise FetchError(f"{file.path}: {name!r} gets values that Q8_0 cannot hold; {_AGAIN}")
     return values
 
 
