@@ -154,11 +154,11 @@ def _block(lines: Sequence[str], number: int, language: str, sort: str) -> tuple
     return len(lines[number].rstrip()), len("\n".join(lines[number : last + 1]).rstrip())
 
 
-def shown_text(place: Place, text: str, *, final: bool = True) -> tuple[str, int]:
-    """What the user sees of a text, and how many characters right of the cursor it replaces. `final`: the model ended it."""
+def shown_text(place: Place, text: str) -> tuple[str, int]:
+    """What the user sees of a text that the model ended, and how many characters right of the cursor it replaces."""
     snapshot, offset = place.snapshot(), len(place.left)
     kind = suggestion_kind(snapshot, offset)
-    finished = finish(text, snapshot, offset, kind=kind, final=final)
+    finished = finish(text, snapshot, offset, kind=kind, final=True)
     if not finished.text:
         return "", 0
     lines = finished.text.split("\n")
