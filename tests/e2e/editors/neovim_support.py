@@ -140,10 +140,8 @@ class Neovim(Terminal):
         return [self.ask("vim.api.nvim_exec2('messages', {output = true}).output"), *errors]
 
     def goes_on_under_another_name(self, command, path):
-        """Give the buffer another name. Neovim tells of its changes under that one then, which it has not opened."""
-        self.type(f":{command} {path}")
-        self.press("Enter", "G")
-        self.type("o    value = ")
+        """Give the buffer another name, and type on at once. Neovim tells of changes under a name then that it has not opened."""
+        self.type(f":{command} {path}\rGo    value = ")
         self.until("value = value =  # scripted")
         assert "etached" not in "".join(self.complaints())
 

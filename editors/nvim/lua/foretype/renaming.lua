@@ -10,6 +10,12 @@ local function open_again(bufnr, was)
   require('foretype.lsp').call(client, 'notify', 'textDocument/didClose', { textDocument = { uri = was.uri } })
   vim.cmd(('silent lua vim.lsp.buf_detach_client(%d, %d)'):format(bufnr, was.id)) -- it prints a line
   vim.lsp.buf_attach_client(bufnr, was.id)
+  -- Keys that were typed ahead come before Neovim's own completion is there again: the question that they are worth is asked then.
+  vim.schedule(function()
+    if bufnr == vim.api.nvim_get_current_buf() and require('foretype.leaving').typing() then
+      vim.api.nvim_exec_autocmds('CursorMovedI', { buffer = bufnr, modeline = false })
+    end
+  end)
 end
 
 --- @param group integer of autocommands
