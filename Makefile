@@ -12,7 +12,7 @@ export PYTHONUTF8 := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-fleet test-fresh test-skipped test-all test-ci setup check lint types docs platforms format lock dashboard openapi reference promises coverage plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm test-vllm-engines test-vllm-times gpu-bench rehearse containers pictures release clean
+.PHONY: help run test test-slow test-editors test-fleet test-fresh test-limits test-skipped test-all test-ci setup check lint types docs platforms format lock dashboard openapi reference promises coverage plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm test-vllm-engines test-vllm-times gpu-bench rehearse containers pictures release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,22 +43,23 @@ test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/
 test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
 	@$(BIN)/pytest -q -rfEs -p no:randomly -n $(or $(FLEET_WORKERS),2) --dist loadfile $(or $(FILES),tests/fleet) $(ARGS)
 
-# Fleets and vLLM wait for processes that start: side by side. Beside editors they make screens late, and tests with them.
-MIXED := test-editors test-fleet+test-vllm-engines test-vllm-times
-
+# Fleets, vLLM and containers wait for processes that start: side by side. Beside editors they make screens late, and tests with them.
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, fleet, rehearsal
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true  # before parts that would both make it; where it cannot be had they say so
-	@.ci/parts test test-slow $(MIXED) rehearse
+	@.ci/parts test test-slow test-editors test-fleet+test-vllm-engines test-vllm-times rehearse
 
-# As CI does it: the tests of `make test` run where nothing is installed, and what they skip there is run here.
+# As CI does it: `make test` runs where nothing is installed, and what it skips there is run here.
 test-ci:
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true
-	@.ci/parts test-fresh test-skipped test-slow $(MIXED) containers
+	@.ci/parts test-fresh test-skipped test-slow test-editors test-fleet,containers+test-vllm-engines+test-limits test-vllm-times
 
 SKIPPED := build/skipped-fresh
 
 test-fresh: ## `make run` and `make test` on a machine that nobody prepared: a fresh clone, no program but Python, git and make (Debian, as root)
-	@.ci/fresh-tests "$(SKIPPED)" SEED=$(SEED) WORKERS=$(WORKERS)
+	@.ci/fresh-tests suite "$(SKIPPED)" SEED=$(SEED) WORKERS=$(WORKERS)
+
+test-limits: ## The same machine, `make run` and some tests, with a home that nobody can write, then without network
+	@.ci/fresh-tests limits
 
 test-skipped: $(VENV)/.installed-dev ## What `make test-fresh` had to skip, with what is installed here
 	@test -e "$(SKIPPED)" || { echo "make test-fresh first: it writes $(SKIPPED)"; exit 1; }
