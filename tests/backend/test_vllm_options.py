@@ -9,7 +9,13 @@ from foretype_backend.config.load import load_config
 from foretype_backend.engines.draft_acceptance import AcceptanceBook, AcceptanceCollector
 from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.engine import VllmEngine
-from foretype_backend.engines.vllm.options import VllmOptions, check_memory, check_profile, engine_arguments
+from foretype_backend.engines.vllm.options import (
+    VllmOptions,
+    check_blocks,
+    check_memory,
+    check_profile,
+    engine_arguments,
+)
 from foretype_backend.engines.vllm.request import (
     logprobs_of,
     sampling_arguments,
@@ -72,6 +78,7 @@ def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
     [
         ({"nonsense": 1}, "no option 'nonsense'"),
         ({"max_sequences": 0}, "max_sequences is 0"),
+        ({"max_sequences": 64, "batched_tokens": 32}, "batched_tokens is 32, fewer than the 64 of max_sequences"),
         ({"gpu_memory_share": 2}, "gpu_memory_share"),
         ({"redis_url": "redis://x"}, "needs host_tier_gib"),
         ({"redis_url": "redis://x", "host_tier_gib": 1.0}, "needs redis_secret_file"),
@@ -117,6 +124,17 @@ def test_what_the_machine_cannot_hold_is_refused(model: Path) -> None:
     check_memory(options, 5 << 30)
     with pytest.raises(ValueError, match=r"cache_gib 3 and host_tier_gib 2 do not fit into the 4.0 GiB"):
         check_memory(options, 4 << 30)
+
+
+@pytest.mark.parametrize(("cpu", "taken", "refused"), [(True, (32, 128), (16, 17, 48)), (False, (16, 48), (1, 17, 24))])
+def test_blocks_that_the_platform_cannot_read_are_refused(
+    model: Path, cpu: bool, taken: tuple[int, ...], refused: tuple[int, ...]
+) -> None:
+    for tokens in (None, *taken):
+        check_blocks(VllmOptions.of(model=model, block_tokens=tokens), cpu=cpu)
+    for tokens in (0, -5, *refused):
+        with pytest.raises(ValueError, match=rf"block_tokens is {tokens}; .* a multiple of {taken[0]}"):
+            check_blocks(VllmOptions.of(model=model, block_tokens=tokens), cpu=cpu)
 
 
 def test_serve_names_the_field(model: Path, tmp_path: Path) -> None:

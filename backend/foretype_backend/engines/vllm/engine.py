@@ -32,6 +32,7 @@ from foretype_backend.engines.vllm.library import Library, StepCounts, load_libr
 from foretype_backend.engines.vllm.options import (
     ModelShape,
     VllmOptions,
+    check_blocks,
     check_memory,
     check_profile,
     engine_arguments,
@@ -91,11 +92,12 @@ class VllmEngine:
                 f"vLLM cannot be imported ({error}); run the gateway in an environment with vllm>=0.32,<0.34: "
                 "`make vllm-env` makes one for CPUs, `.venv-vllm/bin/foretype serve --engine vllm` runs in it"
             ) from error
-        if library.cpu:
-            try:
+        try:
+            check_blocks(self._options, cpu=library.cpu)
+            if library.cpu:
                 check_memory(self._options, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-            except ValueError as error:
-                raise EngineUnavailableError(str(error)) from error
+        except ValueError as error:
+            raise EngineUnavailableError(str(error)) from error
         arguments = engine_arguments(self._options, cpu=library.cpu)
         self._block_tokens = arguments["block_size"]
         try:

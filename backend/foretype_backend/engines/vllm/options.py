@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 GIB: Final = 1 << 30
 CPU_CACHE_GIB: Final = 1.0
+_SMALLEST_BLOCK_CPU: Final = 32
+_SMALLEST_BLOCK_GPU: Final = 16
 METHODS: Final = ("draft_model", "ngram", "suffix")
 _T = TypeVar("_T")
 
@@ -104,6 +106,11 @@ class VllmOptions:
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"{name} is {value}; it must be at least {least}")
+        if self.batched_tokens < self.max_sequences:
+            raise ValueError(
+                f"batched_tokens is {self.batched_tokens}, fewer than the {self.max_sequences} of max_sequences: each sequence takes "
+                "one in a step at least"
+            )
         if not 0 < self.gpu_memory_share <= 1:
             raise ValueError(f"gpu_memory_share is {self.gpu_memory_share}; it is a share between 0 and 1")
         if self.redis_url is not None and not self.host_tier_gib > 0:
@@ -192,6 +199,16 @@ def check_profile(options: VllmOptions) -> ModelShape:
     return shape._replace(context_tokens=context)
 
 
+def check_blocks(options: VllmOptions, *, cpu: bool) -> None:
+    """Refuse blocks that vLLM's attention cannot read: it would load the model for half a minute first. Raises ValueError."""
+    smallest = _SMALLEST_BLOCK_CPU if cpu else _SMALLEST_BLOCK_GPU
+    if (given := options.block_tokens) is not None and (given < 1 or given % smallest):
+        where = "a machine without a GPU" if cpu else "a GPU"
+        raise ValueError(
+            f"block_tokens is {given}; on {where} it is a multiple of {smallest}, or left out for {smallest}"
+        )
+
+
 def check_memory(options: VllmOptions, memory_bytes: int) -> None:
     """Refuse what a machine without a GPU cannot hold: weights, prefix cache and host tier. Raises ValueError."""
     weights = sum(path.stat().st_size for path in options.model.glob("*.safetensors"))
@@ -210,7 +227,7 @@ def engine_arguments(options: VllmOptions, *, cpu: bool) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": str(options.model),
         "max_model_len": options.context_tokens,
-        "block_size": options.block_tokens or (32 if cpu else 16),
+        "block_size": options.block_tokens or (_SMALLEST_BLOCK_CPU if cpu else _SMALLEST_BLOCK_GPU),
         "dtype": options.dtype,
         "quantization": options.quantization,
         "kv_cache_dtype": options.kv_dtype,
