@@ -9,6 +9,7 @@ import pytest
 import yaml
 from rehearsal import __main__ as rehearsal
 from rehearsal.engine import Engine
+from rehearsal.page import commands, elsewhere, runs
 from rehearsal.refusals import said
 from rehearsal.steps import Failed, until
 from rehearsal.team import Team
@@ -127,3 +128,8 @@ def test_containers_know_those_on_their_networks_by_name_and_themselves_as_befor
     found(redis, alone)
     one.name_all()
     assert (tmp_path / "redis").read_text() == "127.0.0.1 redis\n"
+
+
+def test_each_command_of_the_page_is_run_or_left_out_for_a_reason() -> None:
+    assert [command for command in commands() if (elsewhere(command) is None) != runs(command)] == []
+    assert sum(map(runs, commands())) > 10

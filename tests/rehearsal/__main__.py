@@ -20,6 +20,7 @@ from typing import Final
 from rehearsal import images
 from rehearsal.engine import Engine
 from rehearsal.faults import faults, full
+from rehearsal.page import page
 from rehearsal.refusals import refusals
 from rehearsal.steps import Failed, step, told
 from rehearsal.stories import gateway, rolling
@@ -32,6 +33,7 @@ STORIES: Final[dict[str, Callable[[Engine], None]]] = {
     "gateway": gateway,
     "rolling": rolling,
     "refusals": refusals,
+    "page": page,
     "faults": faults,
     "full": full,
     "upgrade": upgrade,
