@@ -27,6 +27,7 @@ bench = late_group(
         "large-repository": "foretype_lab.retrieval.commands:large_repository",
         "prefill": "foretype_lab.prefill.command:prefill",
         "context": "foretype_lab.editor_side.command:context",
+        "speculation": "foretype_lab.speculation.command:speculation",
         "peer": "foretype_lab.peer.command:peer",
         "first-tokens": "foretype_lab.peer.first_tokens:first_tokens",
         "peer-page": "foretype_lab.peer.command:peer_page",

@@ -1,0 +1,1 @@
+"""What guessing tokens is worth on vLLM."""

@@ -1,0 +1,196 @@
+"""Speculative decoding on vLLM: tokens a second, guesses accepted, and the share from which they pay, beside the same requests without it.
+
+Prompts are holes in held-out files in the order that the shipped network has (suffix, then prefix), warm in the prefix cache; answers are
+greedy, so that a method changes the time and not the text. A step's price is the time of a step with guesses over that of one without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
+from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
+
+from foretype_lab.corpus.store import Store
+from foretype_lab.quality.behave import cuts_of
+
+METHODS: Final = ("ngram", "suffix")
+ALL: Final = "all"
+_WRITTEN_TOKENS: Final = 48
+_PREFIX_TOKENS: Final = 900
+_SUFFIX_TOKENS: Final = 200
+_CACHE_GIB: Final = 3.0
+
+
+class SpeculationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure.
+
+    Attributes:
+        model: a folder as `foretype models export` writes it.
+        store: folder with a text store that the model was not trained on.
+        at_once: requests in flight.
+        samples: places of each language for each of `at_once`.
+        guesses: tokens guessed in a step, at most.
+    """
+
+    model: Path
+    store: Path
+    languages: tuple[str, ...]
+    methods: tuple[str, ...]
+    at_once: tuple[int, ...]
+    samples: int
+    guesses: int
+
+
+class Row(NamedTuple):
+    """One method at one load.
+
+    Attributes:
+        gain: tokens a second, times those without guesses.
+        accepted_share: of the guesses that the engine counts.
+        step_ratio: seconds of a step, times those without guesses.
+        breaks_even: the share accepted at which a token takes as long as without guesses, as many being made.
+        equal: requests whose text is the one without guesses.
+    """
+
+    method: str
+    at_once: int
+    language: str
+    requests: int
+    tokens_per_s: float
+    gain: float
+    accepted_share: float
+    tokens_per_step: float
+    step_ratio: float
+    breaks_even: float
+    equal: int
+
+
+class Run(NamedTuple):
+    """What the requests of one language at one load came to.
+
+    Attributes:
+        answers: token ids, request by request.
+        steps: of all requests, each of which writes one token or more.
+        made, accepted: guesses, as the engine counts them.
+    """
+
+    answers: list[tuple[int, ...]]
+    seconds: float
+    steps: int
+    made: int
+    accepted: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.answers))
+
+
+async def measure(options: SpeculationOptions) -> list[Row]:
+    """Rows by method, load and language, `all` last. Raises EngineUnavailableError, ValueError."""
+    prompts = prompts_of(options)
+    plain = await _runs(options, None, prompts)
+    rows: list[Row] = []
+    for method in options.methods:
+        guessed = await _runs(options, method, prompts)
+        for at_once in options.at_once:
+            keys = [(at_once, language) for language in options.languages]
+            pairs = [(plain[key], guessed[key]) for key in keys]
+            rows += [row(method, *key, *pair) for key, pair in zip(keys, pairs, strict=True)]
+            rows.append(row(method, at_once, ALL, added([one for one, _ in pairs]), added([one for _, one in pairs])))
+    return rows
+
+
+def prompts_of(options: SpeculationOptions) -> dict[tuple[int, str], list[list[int]]]:
+    """For each load and language prompts of its own, as token ids. Raises ValueError where the store has too few places."""
+    tokenizer = load_tokenizer(options.model / "tokenizer.json")
+    count = options.samples * len(options.at_once)
+    holes: dict[str, list[list[int]]] = {language: [] for language in options.languages}
+    for language, cut in cuts_of(Store(options.store), count, seed=5, languages=options.languages):
+        holes[language].append(_hole(tokenizer, cut.text[: cut.start], cut.text[cut.end :]))
+    for language, found in holes.items():
+        if len(found) < count:
+            raise ValueError(f"the store has {len(found)} places in {language}; {count} are needed")
+    return {
+        (at_once, language): holes[language][number :: len(options.at_once)][: options.samples]
+        for number, at_once in enumerate(options.at_once)
+        for language in options.languages
+    }
+
+
+def _hole(tokenizer: Tokenizer, above: str, below: str) -> list[int]:
+    prefix, suffix, middle = (tokenizer.control(f"<|fim_{name}|>") for name in ("prefix", "suffix", "middle"))
+    before = tokenizer.encode(above[-8 * _PREFIX_TOKENS :])[-_PREFIX_TOKENS:]
+    return [prefix, suffix, *tokenizer.encode(below[: 8 * _SUFFIX_TOKENS])[:_SUFFIX_TOKENS], middle, *before]
+
+
+async def _runs(
+    options: SpeculationOptions, method: str | None, prompts: dict[tuple[int, str], list[list[int]]]
+) -> dict[tuple[int, str], Run]:
+    speculation = None if method is None else {"method": method, "tokens": options.guesses}
+    engine = VllmEngine.from_config(
+        model=options.model, eager=True, dtype="float32", cache_gib=_CACHE_GIB, speculation=speculation
+    )
+    await engine.start()
+    try:
+        return {key: await _run(engine, key[0], asked) for key, asked in prompts.items()}
+    finally:
+        await engine.close()
+
+
+async def _run(engine: VllmEngine, at_once: int, prompts: Sequence[list[int]]) -> Run:
+    for number, ids in enumerate(prompts):
+        await _answer(engine, f"warm-{number}", ids, 1)
+    free = asyncio.Semaphore(at_once)
+
+    async def answered(number: int, ids: list[int]) -> tuple[tuple[int, ...], int]:
+        async with free:
+            return await _answer(engine, f"{number}", ids, _WRITTEN_TOKENS)
+
+    before, began = engine.guesses(), time.perf_counter()
+    answers = await asyncio.gather(*(answered(number, ids) for number, ids in enumerate(prompts)))
+    seconds, after = time.perf_counter() - began, engine.guesses()
+    made, accepted = after.made - before.made, after.accepted - before.accepted
+    return Run([ids for ids, _ in answers], seconds, sum(steps for _, steps in answers), made, accepted)
+
+
+async def _answer(engine: VllmEngine, name: str, ids: list[int], tokens: int) -> tuple[tuple[int, ...], int]:
+    """The ids written, and in how many steps."""
+    written: list[int] = []
+    steps = 0
+    async for chunk in engine.generate(GenerationRequest(name, ids, GenerationParams(max_tokens=tokens))):
+        written += chunk.token_ids
+        steps += bool(chunk.token_ids)
+    return tuple(written), steps
+
+
+def added(runs: Sequence[Run]) -> Run:
+    """Several languages as one."""
+    columns = zip(*runs, strict=True)
+    answers, *numbers = columns
+    return Run([one for part in answers for one in part], *map(sum, numbers))
+
+
+def row(method: str, at_once: int, language: str, plain: Run, guessed: Run) -> Row:
+    """One run with guesses beside the same requests without any."""
+    speeds = plain.tokens / plain.seconds, guessed.tokens / guessed.seconds
+    ratio = (guessed.seconds / guessed.steps) / (plain.seconds / plain.steps)
+    return Row(
+        method=method,
+        at_once=at_once,
+        language=language,
+        requests=len(plain.answers),
+        tokens_per_s=speeds[1],
+        gain=speeds[1] / speeds[0],
+        accepted_share=guessed.accepted / guessed.made if guessed.made else 0.0,
+        tokens_per_step=guessed.tokens / guessed.steps,
+        step_ratio=ratio,
+        breaks_even=(ratio - 1) * guessed.steps / guessed.made if guessed.made else 0.0,
+        equal=sum(one == other for one, other in zip(plain.answers, guessed.answers, strict=True)),
+    )

@@ -1,0 +1,73 @@
+"""`foretype bench speculation`: the table of :mod:`foretype_lab.speculation.bench`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from foretype_backend.errors import EngineUnavailableError
+from foretype_context.terminal import console
+from foretype_eval.console import fail, print_json
+from rich.table import Table
+
+from foretype_lab.speculation.bench import METHODS, SpeculationOptions, measure
+
+
+def speculation(
+    model: Annotated[Path, typer.Argument(help="folder with config.json, safetensors and tokenizer.json", exists=True)],
+    store: Annotated[Path, typer.Option(help="folder with the text store", exists=True)],
+    languages: Annotated[str, typer.Option(help="by comma")] = "python,javascript,go,shellscript",
+    methods: Annotated[str, typer.Option(help=f"by comma, of {', '.join(METHODS)}")] = "ngram",
+    at_once: Annotated[str, typer.Option(help="requests at once, by comma")] = "1,4,8",
+    samples: Annotated[int, typer.Option(help="places of each language", min=1)] = 8,
+    guesses: Annotated[int, typer.Option(help="tokens guessed in a step, at most", min=1)] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+) -> None:
+    """What guessing tokens is worth on this machine's vLLM, by language and load, beside the same requests without it."""
+    wanted = tuple(methods.split(","))
+    if unknown := set(wanted) - set(METHODS):
+        fail(f"--methods: there is no method {min(unknown)}; there are {', '.join(METHODS)}")
+    options = SpeculationOptions(
+        model=model,
+        store=store,
+        languages=tuple(languages.split(",")),
+        methods=wanted,
+        at_once=tuple(map(int, at_once.split(","))),
+        samples=samples,
+        guesses=guesses,
+    )
+    try:
+        rows = asyncio.run(measure(options))
+    except (EngineUnavailableError, ValueError) as error:
+        fail(str(error))
+    if as_json:
+        print_json({"rows": [row._asdict() for row in rows]})
+        return
+    columns = (
+        "at once",
+        "language",
+        "tokens/s",
+        "times",
+        "accepted",
+        "tokens a step",
+        "a step takes, times",
+        "breaks even",
+        "equal",
+    )
+    table = Table("method", *columns)
+    for row in rows:
+        table.add_row(
+            row.method,
+            str(row.at_once),
+            row.language,
+            f"{row.tokens_per_s:.1f}",
+            f"{row.gain:.2f}",
+            f"{row.accepted_share:.0%}",
+            f"{row.tokens_per_step:.2f}",
+            f"{row.step_ratio:.2f}",
+            f"{row.breaks_even:.0%}",
+            f"{row.equal} of {row.requests}",
+        )
+    console().print(table)
