@@ -16,6 +16,8 @@ import httptools
 import httpx
 from foretype_context.authorities import trusted
 
+from foretype_backend.engines.openai.server_name import ServerName
+
 _HEAD_MAX_BYTES: Final = 64 * 1024
 _TEXT_MAX_BYTES: Final = 64 * 1024
 _IDLE_MAX: Final = 64
@@ -34,13 +36,21 @@ class HttpStreams:
         template: what every request has: URL and headers. Its body is replaced.
         connect_timeout_s: for a connection, its TLS included.
         idle_timeout_s: silence within an answer after which it is given up.
+        name: of the URL's host, where others connect to it too.
     """
 
-    def __init__(self, template: httpx.Request, *, connect_timeout_s: float, idle_timeout_s: float) -> None:
+    def __init__(
+        self,
+        template: httpx.Request,
+        *,
+        connect_timeout_s: float,
+        idle_timeout_s: float,
+        name: ServerName | None = None,
+    ) -> None:
         url = template.url
         if url.userinfo:
             template = next(httpx.BasicAuth(url.username, url.password).auth_flow(template))
-        self._host, self._tls = url.raw_host.decode("ascii"), url.scheme == "https"
+        self._name, self._tls = name or ServerName.of(url), url.scheme == "https"
         self._port = url.port or (443 if self._tls else 80)
         self._context: ssl.SSLContext | None = None
         fields = [field for field in template.headers.raw if field[0].lower() not in _OWN]
@@ -84,13 +94,20 @@ class HttpStreams:
             self._context = trusted()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, answer = await asyncio.get_running_loop().create_connection(
-                    lambda: StreamedResponse(self), self._host, self._port, ssl=self._context
-                )
+                return await self._name.connected(self._connect)
         except TimeoutError as error:
             raise httpx.ConnectTimeout("no connection in time") from error
         except OSError as error:
             raise httpx.ConnectError(str(error)) from error
+
+    async def _connect(self, address: str) -> StreamedResponse:
+        _, answer = await asyncio.get_running_loop().create_connection(
+            lambda: StreamedResponse(self),
+            address,
+            self._port,
+            ssl=self._context,
+            server_hostname=self._name.host if self._tls else None,
+        )
         return answer
 
     # What answers tell their pool

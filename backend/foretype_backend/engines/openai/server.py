@@ -9,6 +9,7 @@ from foretype_context.authorities import trusted
 
 from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures, error_of, status_error
 from foretype_backend.engines.openai.http_stream import HttpStreams
+from foretype_backend.engines.openai.server_name import ServerName, named_transport
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
 
@@ -30,6 +31,7 @@ class HttpServer:
         self._starting = False
         self._client: httpx.AsyncClient | None = None  # for what is asked now and then
         self._streams: HttpStreams | None = None
+        self._server_name: ServerName | None = None
         self._model = config.model or ""
         self._features = ServerFeatures()
         self._context_limit_tokens = config.context_limit_tokens
@@ -41,11 +43,14 @@ class HttpServer:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
         # Whose certificates are trusted is read from a file, which takes longer than all else that is opened here.
         tls = trusted() if config.url.startswith("https://") else False
-        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False, verify=tls)
+        name = self._server_name = ServerName.of(httpx.URL(config.url))
+        transport = named_transport(name, tls, limits)
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, transport=transport, trust_env=False)
         self._streams = HttpStreams(
             self._client.build_request("POST", config.endpoint(self.path)),
             connect_timeout_s=config.connect_timeout_s,
             idle_timeout_s=config.idle_timeout_s,
+            name=name,
         )
 
     async def _hang_up(self) -> None:
@@ -54,6 +59,8 @@ class HttpServer:
             self._streams.close()
         if client is not None:
             await client.aclose()
+        if self._server_name is not None:
+            await self._server_name.close()
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """The reply, as JSON. `path` is a whole URL where it is not below the base."""
