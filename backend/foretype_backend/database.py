@@ -79,7 +79,12 @@ def file_of(url: URL) -> Path | None:
 def is_there(given: str, field: str) -> bool:
     """Whether there may be a store: False for a SQLite file that nobody has made, which opening would make. Raises StoreError."""
     file = file_of(url_of(given, field))
-    return file is None or file.exists()
+    try:
+        return file is None or file.exists()
+    except PermissionError as error:
+        raise StoreError(
+            f"this user may not look for {file} ({error.strerror}); run this as its owner, or name another with {field}"
+        ) from error
 
 
 async def open_database(

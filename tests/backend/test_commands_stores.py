@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,53 @@ def test_a_state_directory_that_cannot_hold_events_ends_the_start_without_identi
         plan(config)
     plan(replace(config, telemetry=TelemetryConfig(enabled=False)))
     plan(replace(config, telemetry=TelemetryConfig(url=str(tmp_path / "events.db"))))
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that this user cannot enter, whoever runs the tests."""
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    stat, access = os.stat, os.access
+
+    def denied(path: Any) -> bool:
+        return isinstance(path, str | Path) and folder in Path(path).parents
+
+    def may_stat(path: Any, *more: Any, **named: Any) -> os.stat_result:
+        if denied(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *more, **named)
+
+    def may_access(path: Any, mode: int) -> bool:
+        return path != folder and not denied(path) and access(path, mode)
+
+    monkeypatch.setattr(os, "stat", may_stat)
+    monkeypatch.setattr(os, "access", may_access)
+    return folder
+
+
+def test_a_volume_that_another_user_keeps_closed_ends_the_start_in_a_sentence(locked: Path) -> None:
+    config = replace(Config(), state_dir=locked / "foretype", engine=EngineConfig(name="scripted"))
+    with pytest.raises(ConfigError, match=r"^state_dir.*cannot write to .*locked; .*--state-dir"):
+        plan(config)
+    named = replace(config, telemetry=TelemetryConfig(url=str(locked / "events.db")))
+    with pytest.raises(ConfigError, match=r"^telemetry.url.*cannot write to .*locked; name a place"):
+        plan(named)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("privacy", "show"), "locked/foretype/habits.json: Permission denied; "),
+        (("privacy", "delete", "--tenant", "acme"), "telemetry/spool: Permission denied; "),
+        (("report", "--of", "2026-W39"), "this user may not look for "),
+        (("config", "new-secret", "locked/salt"), "cannot be made (Permission denied); give another path"),
+    ],
+)
+def test_what_a_command_may_not_look_at_is_told_in_a_sentence(
+    locked: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    given = [str(locked / "salt") if one == "locked/salt" else one for one in arguments]
+    found = run(*given, XDG_STATE_HOME=str(locked))
+    assert found.exit_code in (1, 2) and isinstance(found.exception, SystemExit), found.exception
+    assert told in found.output

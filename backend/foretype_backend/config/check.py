@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import tomllib
 from datetime import UTC, datetime
@@ -147,9 +148,8 @@ def new_secret(
     try:
         make_secret(file)
     except OSError as error:
-        told = (
-            "is there already, and without it caches are cold and texts unreadable" if file.exists() else error.strerror
-        )
+        there = "is there already, and without it caches are cold and texts unreadable"
+        told = there if os.path.exists(file) else f"cannot be made ({error.strerror})"
         say(f"foretype config: FILE: {file} {told}; give another path", err=True)
         raise typer.Exit(2) from error
     where = "`identity.salt_file` or `telemetry.key_file`, one secret for each"

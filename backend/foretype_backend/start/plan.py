@@ -142,7 +142,7 @@ def _check_state(config: Config) -> None:
     if config.telemetry.enabled and config.telemetry.url is None:
         events = Path(telemetry_url(config))
         remedy = "name a directory that it can with --state-dir, or start with --no-telemetry"
-        if not events.exists():
+        if not os.path.exists(events):
             _check_makeable("state_dir", events, remedy)
         elif not os.access(events, os.R_OK | os.W_OK) or not os.access(events.parent, os.W_OK | os.X_OK):
             raise ConfigError("state_dir", f"{events} cannot be written by this user; {remedy}")
@@ -157,7 +157,7 @@ def _check_state(config: Config) -> None:
         raise ConfigError("state_dir", str(error)) from error
     own = own_salt_path(config)
     if config.identity.salt_file is None:
-        if own.exists():
+        if os.path.exists(own):
             read_secret(SALT_FIELD, own, own)
         else:
             _check_makeable(SALT_FIELD, own, "name a file that holds the secret")
@@ -179,9 +179,9 @@ def _check_traces(config: Config) -> None:
 
 def _check_file(field: str, file: Path) -> None:
     """A SQLite file that is there, or will be made."""
-    if file.is_dir():
+    if os.path.isdir(file):
         raise ConfigError(field, f"{file} is a folder; name a file in it")
-    if not file.exists():
+    if not os.path.exists(file):
         _check_makeable(field, file, "name a place that this user can write to")
     elif not os.access(file, os.R_OK | os.W_OK):
         raise ConfigError(field, f"{file} cannot be read and written by this user; correct its owner or mode")
@@ -189,8 +189,8 @@ def _check_file(field: str, file: Path) -> None:
 
 def _check_makeable(field: str, file: Path, remedy: str) -> None:
     """A file that will be made, with its folders."""
-    folder = next(parent for parent in file.absolute().parents if parent.exists())
-    if not folder.is_dir():
+    folder = next(parent for parent in file.absolute().parents if os.path.exists(parent))
+    if not os.path.isdir(folder):
         raise ConfigError(field, f"{file} cannot be made: {folder} is no folder; {remedy}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(field, f"{file} cannot be made: this user cannot write to {folder}; {remedy}")

@@ -103,6 +103,10 @@ def errors_told() -> Generator[None]:
     except InputError as error:
         errors.print(Text.assemble(("error:", "red"), f" {error}"))
         raise typer.Exit(2) from None
+    except PermissionError as error:
+        told = f" {error.filename}: {error.strerror}; run this as its owner, or name another folder with --state-dir"
+        errors.print(Text.assemble(("error:", "red"), told))
+        raise typer.Exit(2) from None
     except (
         GatewayGoneError,
         TokenizerFetchError,
