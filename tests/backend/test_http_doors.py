@@ -222,6 +222,19 @@ async def test_no_json_is_400_and_a_body_over_the_limit_413() -> None:
         assert (await http.post("/v1/completions", content=endless())).status_code in (400, 413)
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/infill"])
+async def test_a_body_that_calls_itself_no_json_is_refused(path: str) -> None:
+    body = json.dumps({"prompt": "a = "}).encode()
+    async with gateway(scripted("one\n")) as world, world.http() as http:
+        for named in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+            answer = await http.post(path, content=body, headers={"Content-Type": named})
+            assert answer.status_code == 400
+            assert "Content-Type" in answer.text and f"must be application/json, not {named}" in answer.text
+        for named in ("application/json", "Application/JSON; charset=utf-8"):
+            assert (await http.post(path, content=body, headers={"Content-Type": named})).status_code == 200
+        assert (await http.post(path, content=body)).status_code == 200, "a client that does not say what it sends"
+
+
 async def test_models_are_listed_told_one_by_one_and_no_other_is_served() -> None:
     named = {"model": ModelConfig(aliases=("foretype", "us/coder:7b"))}
     async with gateway(sections=named) as world, world.http() as http:

@@ -35,13 +35,20 @@ OUTCOME: Final = "x-foretype-outcome"
 BODY_S: float = 30.0
 """A client that dribbles its body keeps a connection no longer than this."""
 
+_JSON: Final = "application/json"
 _HEADERS: Final = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 
 _T = TypeVar("_T")
 
 
 async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
-    """Read a JSON body into a struct, which says whether it takes unknown fields. Raises InvalidRequestError naming the field."""
+    """Read a JSON body into a struct, which says whether it takes unknown fields. Raises InvalidRequestError naming the field.
+
+    A body that calls itself something else is none: a page of anybody's can have a browser send text without asking us first.
+    """
+    named = request.headers.get("content-type", _JSON)
+    if named.partition(";")[0].strip().lower() != _JSON:
+        raise InvalidRequestError("Content-Type", f"must be {_JSON}, not {named[:64]}")
     body = bytearray()
     try:
         async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
