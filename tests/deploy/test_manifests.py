@@ -135,10 +135,10 @@ def test_nothing_of_this_folder_but_what_is_installed_reaches_an_image(name: str
         assert all(copy.startswith("--from=") for copy in copies) or not re.search("^ENTRYPOINT", stage, re.MULTILINE)
 
 
-@pytest.mark.parametrize("secret", ["deploy/.env", ".env", "salt"])
+@pytest.mark.parametrize("secret", ["deploy/.env", ".env", "salt", "deploy/tls/key.pem", "deploy/before.sql"])
 def test_a_secret_that_the_pages_make_is_not_committed(secret: str) -> None:
     page = (DEPLOY.parent / "docs/deploy.md").read_text()
-    assert "> .env" in page and "new-secret salt" in page
+    assert all(made in page for made in ("> .env", "new-secret salt", "./tls:", "> before.sql"))
     ignored = ["git", "check-ignore", "-q", secret]
     assert subprocess.run(ignored, cwd=DEPLOY.parent, check=False).returncode == 0
 
