@@ -67,13 +67,18 @@ def kept_of_acme(path: Path) -> Path:
     return path / "events.db"
 
 
-def test_a_tenant_of_whom_nothing_is_kept_is_not_deleted_with_good_cheer(tmp_path: Path) -> None:
+def test_of_whom_nothing_is_kept_nobody_is_told_that_it_is_deleted(tmp_path: Path) -> None:
     store = str(kept_of_acme(tmp_path / "telemetry"))
     profile = tmp_path / "team.toml"
     profile.write_text(f'[identity]\nurl = "{tmp_path / "i.db"}"\n[telemetry]\nurl = "{store}"\n')
     chosen = {"FORETYPE_PROFILE": str(profile)}
     wrong = run("privacy", "delete", "--tenant", "nope", **chosen)
     assert wrong.exit_code != 0 and "nothing is kept of tenant 'nope' in the store" in wrong.stderr
+    for of in ((), ("--tenant", "acme"), ("--tenant", "nope")):
+        wrong = run("privacy", "delete", "--user", "nobody", *of, **chosen)
+        assert wrong.exit_code != 0 and "nothing is kept of user 'nobody' of tenant" in wrong.stderr, of
+    other = run("privacy", "delete", "--user", "u", **chosen)
+    assert other.exit_code != 0 and "of tenant 'default' in" in other.stderr, "whose events are acme's"
     absent = run("privacy", "delete", "--tenant", "acme", "--store", str(tmp_path / "none.db"), **chosen)
     assert absent.exit_code != 0 and "no gateway has kept anything in it; name the gateway's" in absent.stderr
     done = run("privacy", "delete", "--tenant", "acme", "--json", **chosen)

@@ -113,19 +113,26 @@ class Privacy:
             raise ValueError(f"tenant: {tenant!r} must be 1 to 64 letters, digits, - or _")
         return self._run(change)
 
-    def delete(self, tenant: str, user: str | None) -> dict[str, int]:
+    def delete(self, tenant: str, user: str | None, *, ours: bool = False) -> dict[str, int]:
         """Remove everything of a tenant, or of one user of it. Returns how many events and objects of text went.
 
+        Args:
+            ours: it is this machine's own user, of whom there need not be anything yet.
+
         Raises:
-            ValueError: nothing is kept of that tenant: its name is wrong, or the store is.
+            ValueError: nothing is kept of that tenant or user: the name is wrong, or the store is.
         """
         whole = user is None and tenant != DEFAULT_TENANT  # where there are no tenants there may be nothing of anybody
 
         async def remove(store: Store, texts: Texts | None) -> dict[str, int]:
-            if whole and not await self._keeps(store, texts, tenant):
-                raise StoreError(
-                    f"nothing is kept of tenant {tenant!r} in {store.place}; `privacy show` lists whose there is"
-                )
+            if (whole or (user is not None and not ours)) and not await self._keeps(store, texts, tenant, user):
+                whom, remedy = f"tenant {tenant!r}", "`privacy show` lists whose there is"
+                if user is not None:
+                    whom, remedy = (
+                        f"user {user!r} of {whom}",
+                        "give that user's --tenant, and what `privacy show` calls the user there",
+                    )
+                raise StoreError(f"nothing is kept of {whom} in {store.place}; {remedy}")
             # The log outlives what is deleted: it holds a digest of the pseudonym.
             subject = tenant if user is None else f"user {sha256(user.encode()).hexdigest()[:16]}"
             await self._note(Act("privacy.delete", subject, tenant, {"whole_tenant": user is None}))
@@ -141,12 +148,14 @@ class Privacy:
             return {"events": 0, "texts": 0}
         return self._run(remove)
 
-    async def _keeps(self, store: Store, texts: Texts | None, tenant: str) -> bool:
-        if tenant in {one.tenant for one in await store.consents()}:
-            return True
-        if texts is None:
-            return False
-        return bool([path async for path in texts.paths(tenant)])
+    async def _keeps(self, store: Store, texts: Texts | None, tenant: str, user: str | None) -> bool:
+        if user is not None:
+            found = await store.keeps(tenant=tenant, user=user)
+        else:
+            found = tenant in {one.tenant for one in await store.consents()}
+        if found or texts is None:
+            return found
+        return bool([path async for path in texts.paths(tenant if user is None else f"{tenant}/{user}")])
 
     def export(self, file: Path) -> dict[str, int]:
         """Write events and texts of tenants with `train` as JSON lines (mode 0600), and of nobody else."""

@@ -114,6 +114,15 @@ class Store:
         async with self.reading() as connection:
             return set((await connection.execute(query)).scalars())
 
+    async def keeps(self, *, tenant: str, user: str) -> bool:
+        """Whether there is anything of one user: events, or sums of those that are gone."""
+        async with self.reading() as connection:
+            for table in (events, daily, daily_survival):
+                of = select(table.c.day).where(table.c.tenant == tenant, table.c.user_id == user).limit(1)
+                if (await connection.execute(of)).first() is not None:
+                    return True
+        return False
+
     async def delete(self, *, tenant: str, user: str | None = None) -> int:
         """Remove everything of a tenant, or of one user of it, and every trace of it in the files. Returns the events."""
         async with self._mapped(), self.engine.begin() as connection:

@@ -160,7 +160,7 @@ def delete(
         gateway = _gateway(folder, store, texts, key_file, profile, needed=False)
         removed = {"events": 0, "texts": 0}
         if gateway is not None:
-            removed = _told(lambda: gateway.delete(tenant or "default", user))
+            removed = _told(lambda: gateway.delete(tenant or "default", user, ours=user == own))
         if user is not None and user == own:
             (folder / "user").unlink(missing_ok=True)  # a new pseudonym from the next start on
         _done({**removed, "spooled_batches": len(spooled), **forgot}, as_json=as_json)
