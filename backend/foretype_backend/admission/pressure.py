@@ -15,6 +15,7 @@ from foretype_wire.messages import RequestClass
 
 LOWEST_FIRST: Final = tuple(reversed(RequestClass))
 _STEP_S: Final = 0.5
+_SMOOTHING: Final = 0.05
 _BUCKETS: Final = 4
 """Of half a second each: the window is short, so that two seconds after the load is gone nothing remembers it."""
 _MIN_SAMPLES: Final = 20
@@ -60,8 +61,7 @@ class RollingP99:
 class Rates:
     """What the engine was measured to do: prefill tokens per second, and how long a request holds its slot."""
 
-    def __init__(self, smoothing: float = 0.05) -> None:
-        self._smoothing = smoothing
+    def __init__(self) -> None:
         self.prefill_tokens_per_s: float | None = None
         self.service_s: float | None = None
 
@@ -81,7 +81,7 @@ class Rates:
         return 0.0 if self.service_s is None else (ahead + 1) * self.service_s / slots
 
     def _blend(self, before: float | None, now: float) -> float:
-        return now if before is None else before + self._smoothing * (now - before)
+        return now if before is None else before + _SMOOTHING * (now - before)
 
 
 class PressureStatistics(NamedTuple):

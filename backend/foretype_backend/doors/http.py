@@ -87,7 +87,6 @@ def fim_segments(
     *,
     typed: str = "",
     files: Sequence[tuple[str, str]] = (),
-    path: str = "",
     layout: str = "",
 ) -> list[Segment]:
     """The prompt of a stateless client: the suffix first where the layout is `spm`, else the typed part of the line last. No suffix where the grammar has none.
@@ -104,8 +103,8 @@ def fim_segments(
         return Segment(kind=kind, scope=Scope.SESSION, source=Source(path=path), text=text)
 
     context = [segment(Kind.FILE, text if text.endswith("\n") else f"{text}\n", name) for name, text in files]
-    if path or context:
-        context.append(segment(Kind.PATH, "", path))
+    if context:
+        context.append(segment(Kind.PATH, ""))
     whole = prefix + typed
     if not grammar.sees_below:
         return [*context, segment(Kind.PREFIX, whole)]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Final
+
+_REMEMBERED: Final = 1024
+"""Ids kept of each; the oldest are forgotten first."""
 
 
 class AbortLedger:
-    """Remembers early aborts and recent ends, so that a late abort of a finished id cannot hit its successor.
+    """Remembers early aborts and recent ends, so that a late abort of a finished id cannot hit its successor."""
 
-    Args:
-        remembered: ids kept of each; the oldest are forgotten first.
-    """
-
-    def __init__(self, remembered: int = 1024) -> None:
-        self._remembered = remembered
+    def __init__(self) -> None:
         self._early: OrderedDict[str, None] = OrderedDict()
         self._ended: OrderedDict[str, None] = OrderedDict()
 
@@ -33,5 +32,5 @@ class AbortLedger:
     def _put(self, ids: OrderedDict[str, None], request_id: str) -> None:
         ids[request_id] = None
         ids.move_to_end(request_id)
-        if len(ids) > self._remembered:
+        if len(ids) > _REMEMBERED:
             ids.popitem(last=False)

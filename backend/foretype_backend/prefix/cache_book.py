@@ -44,12 +44,11 @@ class CacheBook:
 
     Args:
         block_tokens: of the engines.
-        capacity_blocks: of a replica's cache, where its own figure is not known.
     """
 
-    def __init__(self, block_tokens: int, *, capacity_blocks: int = 32_768, retire_after_s: float = 60.0) -> None:
+    def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
-        self.directory = PrefixDirectory(capacity_blocks=capacity_blocks, retire_after_s=retire_after_s)
+        self.directory = PrefixDirectory()
         self._makers: OrderedDict[str, ChainMaker] = OrderedDict()
         self._last_seen: OrderedDict[str, float] = OrderedDict()  # by session, longest ago first
         self._salts: OrderedDict[Namespace, str] = OrderedDict()

@@ -6,19 +6,20 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 _SMOOTHING: Final = 0.2
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
 
 
 class CostGate:
     """Says whether loading a chunk beats computing it: bytes / measured bandwidth against tokens / measured prefill rate.
 
-    Until both have been measured, `open` decides.
+    Until both have been measured, it is open.
 
     Args:
         probe_every: one in so many questions passes a closed gate, so that a network that got faster is noticed.
     """
 
-    def __init__(self, *, open_unmeasured: bool = True, probe_every: int = 256) -> None:
-        self._open_unmeasured = open_unmeasured
+    def __init__(self, *, probe_every: int = 256) -> None:
         self._probe_every = probe_every
         self._questions = 0
         self.bytes_per_s: float | None = None
@@ -37,7 +38,7 @@ class CostGate:
     def pays(self, size_bytes: int, tokens: int) -> bool:
         """Whether to load a chunk of so many bytes that stands for so many tokens. Pure: asking changes nothing."""
         if self.bytes_per_s is None or self.tokens_per_s is None:
-            return self._open_unmeasured
+            return True
         return size_bytes / self.bytes_per_s <= tokens / self.tokens_per_s
 
     def lets_through(self, size_bytes: int, tokens: int) -> bool:
@@ -71,9 +72,8 @@ class TierHealth:
         now: seconds on the clock of all other calls.
     """
 
-    def __init__(self, now: float = 0.0, *, first_s: float = 0.5, longest_s: float = 30.0) -> None:
-        self._first_s, self._longest_s = first_s, longest_s
-        self._pause_s = first_s
+    def __init__(self, now: float = 0.0) -> None:
+        self._pause_s = _FIRST_PAUSE_S
         self._retry_s = now
         self._failures = 0
         self._probe_out = False
@@ -96,18 +96,18 @@ class TierHealth:
         return standing is TierStanding.UP
 
     def succeeded(self) -> None:
-        self.reason, self._pause_s, self._probe_out, self._refused = "", self._first_s, False, False
+        self.reason, self._pause_s, self._probe_out, self._refused = "", _FIRST_PAUSE_S, False, False
 
     def failed(self, reason: str, now: float) -> None:
         self._failures += 1
         self.reason, self._probe_out = reason, False
         self._retry_s = now + self._pause_s
-        self._pause_s = min(2 * self._pause_s, self._longest_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def refused(self, reason: str, now: float) -> None:
         """It answers, but must not be used; looked at again after the longest pause."""
         self.reason, self._refused, self._probe_out = reason, True, False
-        self._retry_s = now + self._longest_s
+        self._retry_s = now + _LONGEST_PAUSE_S
 
     def statistics(self, now: float) -> TierHealthStatistics:
         return TierHealthStatistics(self.standing(now), self.reason, self._failures, max(0.0, self._retry_s - now))

@@ -42,7 +42,7 @@ def hidden(users: Users, also: Collection[Place] = (), *, least: int = LEAST_USE
     return found
 
 
-def hidden_in(weeks: Sequence[Users], also: Collection[Place] = (), *, least: int = LEAST_USERS) -> set[Place]:
+def hidden_in(weeks: Sequence[Users], also: Collection[Place] = ()) -> set[Place]:
     """The same of some weeks together.
 
     Each has a report of its own, and they are their sum: what one of them hides is told by the others, unless those hide enough of it
@@ -54,10 +54,10 @@ def hidden_in(weeks: Sequence[Users], also: Collection[Place] = (), *, least: in
         for place, who in week.items():
             whole.setdefault(place, set()).update(who)
         known = _members(week)
-        for place in hidden(week, least=least) if len(weeks) > 1 else ():
+        for place in hidden(week) if len(weeks) > 1 else ():
             gone.setdefault(place, []).append(known[place])
-    told = {place for place, who in gone.items() if len(who) < 2 or len(set[str]().union(*who)) < least}
-    return hidden(whole, told | set(also), least=least)
+    told = {place for place, who in gone.items() if len(who) < 2 or len(set[str]().union(*who)) < LEAST_USERS}
+    return hidden(whole, told | set(also))
 
 
 def _members(users: Users) -> dict[Place, set[str]]:

@@ -42,6 +42,12 @@ _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
 _LOOKS_MAX: Final = 2
+_STEPS_MAX: Final = 30
+"""Lexemes looked at in all while searching for the best line."""
+_DOCUMENTS_MAX: Final = 700
+"""Files kept, least recently used dropped first."""
+_OTHERS_LEXEMES_MAX: Final = 300_000
+"""Lexemes of other files looked into, latest files first."""
 
 
 class AdaptiveModel:
@@ -51,12 +57,9 @@ class AdaptiveModel:
         table: None without one.
         weights: of the levels of evidence; those that ship by default.
         show: which texts are worth a look; or by language, from what the user takes.
-        steps_max: lexemes looked at in all while searching for the best line.
         looks_max: those of them, in one call, that no call before has looked at; bounds the time. The next call goes on from there.
             Half as many in the first call on a line, when what stands around it is new.
-        documents_max: files kept, least recently used dropped first.
         chars_max: longer files are looked at through a window of this size around the cursor.
-        others_lexemes_max: lexemes of other files looked into, latest files first.
         vocabulary_max: different lexemes kept before everything is read afresh.
     """
 
@@ -66,24 +69,19 @@ class AdaptiveModel:
         *,
         weights: Weights | None = None,
         show: ShowRule | Callable[[str], ShowRule] = SHOW_RULE,
-        steps_max: int = 30,
         looks_max: int = _LOOKS_MAX,
-        documents_max: int = 700,
         chars_max: int = 500_000,
-        others_lexemes_max: int = 300_000,
         vocabulary_max: int = 200_000,
     ) -> None:
         self._table = table
         self._weights = fitted_weights() if weights is None else weights
         self._scorer = Scorer(self._weights.templates)
         self._show = show
-        self._steps_max = steps_max
         self._looks_max = looks_max
-        self._documents_max = documents_max
         self._chars_max = chars_max
         self._common = 0 if table is None else len(table.lexemes)
         self._vocabulary_max = vocabulary_max + self._common
-        self._others_of = OtherFileOccurrences(others_lexemes_max)
+        self._others_of = OtherFileOccurrences(_OTHERS_LEXEMES_MAX)
         self._streams: OrderedDict[str, LexemeStream] = OrderedDict()
         self._vocabulary = self._fresh_vocabulary()
         self._written = RecentlyWritten()
@@ -151,9 +149,7 @@ class AdaptiveModel:
     def _best(
         self, spot: Spot, following: Following, least: float, looks_max: float = math.inf
     ) -> LocalCandidate | None:
-        found = best_line(
-            following, least=least, steps_max=self._steps_max, may_go_on=lambda: following.looks < looks_max
-        )
+        found = best_line(following, least=least, steps_max=_STEPS_MAX, may_go_on=lambda: following.looks < looks_max)
         if found is None:
             return None
         text = self._spelled(found.ids)[len(spot.half) :].rstrip()
@@ -271,7 +267,7 @@ class AdaptiveModel:
         stream = self._streams.get(uri)
         if stream is None:
             stream = self._streams[uri] = LexemeStream(self._vocabulary, text)
-            while len(self._streams) > self._documents_max:
+            while len(self._streams) > _DOCUMENTS_MAX:
                 self._streams.popitem(last=False)
                 self._beside = None
         elif typing is not None:

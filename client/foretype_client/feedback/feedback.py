@@ -51,6 +51,8 @@ __all__ = [
     "VisibleSuggestion",
 ]
 
+_DISPLAY_S: Final = 0.75
+"""After this long a suggestion counts as displayed, where no editor says so."""
 _REOFFER_S: Final = 600.0
 _ENDED_KEPT: Final = 64
 _REJECTED_KEPT: Final = 256
@@ -104,12 +106,10 @@ class Feedback:
     """Tracks the visible suggestion of each document. Every method takes `now` in monotonic seconds and returns events.
 
     Args:
-        display_ms: after this long a suggestion counts as displayed, where no editor says so.
         reoffer_s: how long what was rejected at a place is not offered there again; 0 forgets rejections at once.
     """
 
-    def __init__(self, *, display_ms: float = 750.0, reoffer_s: float = _REOFFER_S) -> None:
-        self._display_s = display_ms / 1000
+    def __init__(self, *, reoffer_s: float = _REOFFER_S) -> None:
         self._reoffer_s = reoffer_s
         self._offers: dict[str, VisibleSuggestion] = {}
         self._doubted: dict[str, list[_Doubted]] = {}
@@ -328,7 +328,7 @@ class Feedback:
         ]
 
     def _settle(self, offer: VisibleSuggestion, now: float, *, sure: bool = False) -> list[FeedbackEvent]:
-        if offer.displayed or (now - offer.offered_s < self._display_s and not sure):
+        if offer.displayed or (now - offer.offered_s < _DISPLAY_S and not sure):
             return []
         offer.displayed = True
         return [_displayed(offer, DisplaySource.INFERRED, offer.offered_s)]

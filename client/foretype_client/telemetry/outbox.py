@@ -34,9 +34,8 @@ class _Batch:
 class Outbox:
     """Names of batches, oldest first; their content is the shell's."""
 
-    def __init__(self, *, batches: int = BATCHES_MOST, in_flight: int = IN_FLIGHT_MOST) -> None:
+    def __init__(self, *, batches: int = BATCHES_MOST) -> None:
         self._most = batches
-        self._in_flight_most = in_flight
         self._batches: OrderedDict[str, _Batch] = OrderedDict()
         self._acknowledged = self._dropped = 0
 
@@ -58,7 +57,7 @@ class Outbox:
         for batch in self._batches.values():
             if batch.in_flight and now >= batch.due_s:
                 batch.in_flight = False  # refused, or its answer was lost
-        room = self._in_flight_most - sum(batch.in_flight for batch in self._batches.values())
+        room = IN_FLIGHT_MOST - sum(batch.in_flight for batch in self._batches.values())
         for name, batch in self._batches.items():
             if room <= 0:
                 break

@@ -191,9 +191,8 @@ class RepositorySource:
 
     name: Final = "repository"
 
-    def __init__(self, committed: CommittedFiles, *, limit_chars: int = REPOSITORY_CHARS) -> None:
+    def __init__(self, committed: CommittedFiles) -> None:
         self._committed = committed
-        self._limit_chars = limit_chars
         self._built: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
@@ -208,7 +207,7 @@ class RepositorySource:
             files = self._committed.files(package)
             if files is None:
                 return ()
-            text = self._built[key] = repository_part(files, package, limit_chars=self._limit_chars)
+            text = self._built[key] = repository_part(files, package)
             if len(self._built) > _REMEMBERED:
                 self._built.popitem(last=False)
         if not text:

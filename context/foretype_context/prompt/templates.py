@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -319,16 +319,13 @@ class PromptEncoder:
         return same
 
 
-def count_prompt(
-    tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment], count: Callable[[str], int] | None = None
-) -> list[tuple[int, int]]:
+def count_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment]) -> list[tuple[int, int]]:
     """The ranges of :func:`encode_prompt` from cached counts, without ids."""
-    count = count or tokenizer.count
     out = _rendered(grammar, segments)
     ends = [0] * len(segments)
     total = 0
     for piece, owner in zip(out.pieces, out.owners, strict=True):
-        total += 1 if isinstance(piece, Control) else count(piece.encoded)
+        total += 1 if isinstance(piece, Control) else tokenizer.count(piece.encoded)
         if segments:
             ends[owner] = total
     return _ranges(ends)

@@ -236,12 +236,8 @@ Loading `tokenizers` to compare takes 16 MiB, which are not given back, and 80 m
 """
 
 
-def load_tokenizer(path: Path, *, convert: bool = True) -> Tokenizer:
+def load_tokenizer(path: Path) -> Tokenizer:
     """Opens a Hugging Face `tokenizer.json`.
-
-    Args:
-        path: the file.
-        convert: try tiktoken for byte-level BPE; where ids differ on the probe text, `tokenizers` is used instead.
 
     Raises:
         TokenizerError: the file is absent or not a tokenizer.
@@ -250,11 +246,15 @@ def load_tokenizer(path: Path, *, convert: bool = True) -> Tokenizer:
         raw = path.read_bytes()
     except OSError as error:
         raise TokenizerError(f"cannot read {path}: {error.strerror}; run `foretype doctor`") from error
-    return tokenizer_from_bytes(raw, name=str(path), convert=convert)
+    return tokenizer_from_bytes(raw, name=str(path))
 
 
 def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: bool = True) -> Tokenizer:
-    """Like :func:`load_tokenizer`, from the bytes of the file."""
+    """Like :func:`load_tokenizer`, from the bytes of the file.
+
+    Args:
+        convert: try tiktoken for byte-level BPE; where ids differ on the probe text, `tokenizers` is used instead.
+    """
     try:
         data = cast("dict[str, Any]", msgspec.json.decode(raw))
         model, added = data["model"], cast("list[dict[str, Any]]", data.get("added_tokens") or [])

@@ -79,10 +79,10 @@ def _read(fd: int) -> bytes:
         return b""
 
 
-async def watch_process(pid: int, on_gone: Callable[[], None], *, poll_s: float = PARENT_POLL_S) -> None:
+async def watch_process(pid: int, on_gone: Callable[[], None]) -> None:
     """Call `on_gone` when a process is no longer there."""
     while True:  # the system tells nobody but the parent about an end, so there is nothing to wait for
-        await asyncio.sleep(poll_s)
+        await asyncio.sleep(PARENT_POLL_S)
         if not process_alive(pid):
             on_gone()
             return
