@@ -6,9 +6,7 @@ there on it is a task of its own.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -17,7 +15,6 @@ from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import GatewaySession, invalid
 from foretype_wire.messages import (
     Complete,
-    Delta,
     Done,
     Error,
     ErrorCode,
@@ -27,11 +24,10 @@ from foretype_wire.messages import (
     RequestClass,
     WireSegment,
 )
-from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.outcomes import Reason
-from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors.remembered_texts import RememberedTexts
+from foretype_backend.doors.stream_answers import RequestHost, StreamAnswers, answer_of, delta_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
@@ -43,8 +39,6 @@ from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome,
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
 
-_log = logging.getLogger("foretype.gateway")
-
 
 _FOR_EITHER = (RequestClass.INTERACTIVE, RequestClass.BLOCK, RequestClass.SPECULATIVE)
 """Classes that more than one pool can answer."""
@@ -54,38 +48,19 @@ _ON_ITS_WAY_S: Final = 2.0
 """How long after a client was told another profile a request may come that was planned by the former one."""
 
 
-class CompletionHost(Protocol):
+class CompletionHost(RequestHost, Protocol):
     """What completions need of their door."""
 
     main: ServedRevision
-    limits: LimitsConfig
     block: BlockPool | None
 
-    def cancel(self, key: str) -> bool: ...
-    def supersede(self, key: str, session: str) -> bool: ...
 
+class StreamCompletions(StreamAnswers[CompletionHost]):
+    """See the module; arguments are those of :class:`StreamAnswers`."""
 
-class StreamCompletions:
-    """See the module.
+    __slots__ = ("_former", "_revision", "_texts", "pool")
 
-    Args:
-        send: takes messages to the client; never blocks.
-        spawn: runs what outlives the frame, until the connection ends.
-    """
-
-    __slots__ = (
-        "_door",
-        "_former",
-        "_loop",
-        "_principal",
-        "_revision",
-        "_send",
-        "_session",
-        "_spawn",
-        "_texts",
-        "_unborn",
-        "pool",
-    )
+    kind = "completion"
 
     def __init__(
         self,
@@ -97,16 +72,10 @@ class StreamCompletions:
         send: Callable[..., None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self._door = door
-        self._session = session
-        self._principal = principal
+        super().__init__(door, session, principal, send=send, spawn=spawn)
         self._texts = texts
-        self._send = send
-        self._spawn = spawn
         self.pool: str | None = None
         """`fast` or `quality`, where an experiment says which one answers."""
-        self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
-        self._loop = asyncio.get_running_loop()
         self._revision = door.main
         self._former: tuple[ServedRevision, float] | None = None  # until when what is on its way may be for it
 
@@ -116,20 +85,6 @@ class StreamCompletions:
             self._former = self._revision, self._loop.time() + _ON_ITS_WAY_S
             self._revision = revision
             self._texts.use(revision.renderer)
-
-    def close(self) -> None:
-        """Lets go of the connection, which is over: what it knew is gone with it, not with the collector's next round."""
-        self._send = self._spawn = _gone
-
-    def cancel(self, id: str) -> None:
-        """Cancel a live request, also one whose prompt is still being encoded."""
-        if not self._door.cancel(self._session.key(id)):
-            self._unborn.add(id)
-
-    def _supersede(self, id: str) -> None:
-        """As a cancel: before the prompt of its successor is encoded, which the engine need not wait for."""
-        if not self._door.supersede(self._session.key(id), self._session.name):
-            self._unborn.add(id)
 
     def take(self, message: Complete[WireSegment]) -> None:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
@@ -142,25 +97,12 @@ class StreamCompletions:
                 segments = self._texts.resolve(message, revision.renderer.grammar)
         except InvalidRequestError as error:
             fault = error
-        try:
-            wanted = self._session.admit(message, self._loop.time())
-            if fault is not None:
-                self._session.ended(message.id)
-                raise fault
-        except InvalidRequestError as error:
-            self._send(invalid(error, id=message.id if message.id not in self._session.live else None))
-            return
-        if not wanted:
-            self._send(Done(id=message.id, finish=Finish.CANCELLED))
+        if not self._let_in(message, fault):
             return
         if segments and isinstance(segments[0], bytes):
-            self._session.ended(message.id)
-            self._send(Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
+            self._refuse(message.id, Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
             return
-        if len(self._session.live) > self._door.limits.live_per_connection:
-            self._session.ended(message.id)
-            many = f"{self._door.limits.live_per_connection} requests of this connection are live already"
-            self._send(Error(code=ErrorCode.OVERLOADED, id=message.id, message=many, retry_after_ms=100.0))
+        if not self._has_room(message.id):
             return
         former = message.supersedes
         if former is not None and former in self._session.live:
@@ -169,13 +111,11 @@ class StreamCompletions:
         try:
             early = self._early(message, known, revision)
         except InvalidRequestError as error:
-            self._session.ended(message.id)
-            self._send(invalid(error, id=message.id))
+            self._refuse(message.id, invalid(error, id=message.id))
         except BudgetExceededError as limited:
-            self._session.ended(message.id)
-            self._send(*answer_of(message.id, limited.outcome))
+            self._refuse(message.id, *answer_of(message.id, limited.outcome))
         else:
-            self._spawn(self._serve(message, known, early, received))
+            self._begin(message.id, early.claim, lambda: self._answer(message, known, early, received))
 
     def _planned_for(self, message: Complete[WireSegment]) -> ServedRevision:
         """The revision whose profile a client had when it asked, by what only fits the former one's grammar."""
@@ -220,25 +160,6 @@ class StreamCompletions:
         return revision.service.claim(
             self._principal, message.class_, characters=characters, context_tokens=context, max_tokens=most
         )
-
-    async def _serve(
-        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
-    ) -> None:
-        try:
-            with early.claim:
-                answer = await self._answer(message, segments, early, received)
-        except BudgetExceededError as limited:
-            answer = answer_of(message.id, limited.outcome)
-        except InvalidRequestError as error:
-            answer = (invalid(error, id=message.id),)
-        except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
-            log_fault(_log, "completion failed", error)
-            told = "internal error; see the gateway's log"
-            answer = (Error(code=ErrorCode.ENGINE_UNAVAILABLE, id=message.id, message=told),)
-        finally:
-            self._session.ended(message.id)
-            self._unborn.discard(message.id)
-        self._send(*answer)
 
     async def _answer(
         self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
@@ -302,7 +223,7 @@ class StreamCompletions:
         return await service.run(job, lambda delta: self._deliver(message.id, delta))
 
     def _deliver(self, id: str, delta: TextDelta) -> None:
-        self._send(_delta(id, delta))
+        self._send(delta_of(id, delta))
 
 
 def _fits(message: Complete[WireSegment], revision: ServedRevision) -> bool:
@@ -311,10 +232,6 @@ def _fits(message: Complete[WireSegment], revision: ServedRevision) -> bool:
     except InvalidRequestError:
         return False
     return True
-
-
-def _gone(*_: object) -> None:
-    """Where a connection was."""
 
 
 class _Early(NamedTuple):
@@ -327,33 +244,3 @@ class _Early(NamedTuple):
 
 def _is_warm(message: Complete[WireSegment]) -> bool:
     return message.class_ is RequestClass.WARM or message.max_tokens == 0
-
-
-def _delta(id: str, delta: TextDelta) -> Delta:
-    return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
-
-
-def answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
-    """What a client is told of an end."""
-    if not isinstance(outcome, CompletionOutcome):
-        return (outcome,)
-    if outcome.refusal is not None:
-        refused = outcome.refusal
-        error = Error(
-            code=refused.code,
-            id=id,
-            field=refused.field,
-            message=refused.message,
-            retry_after_ms=refused.retry_after_ms,
-        )
-        return (error,)
-    finish = outcome.finish or Finish.REFUSED
-    done = Done(
-        id=id,
-        finish=finish,
-        usage=outcome.usage,
-        timings_ms=outcome.timings_ms,
-        logprob=outcome.ending.logprob,
-        tokens=outcome.ending.tokens,
-    )
-    return (done,) if outcome.rest is None else (_delta(id, outcome.rest), done)

@@ -1,0 +1,175 @@
+"""What completions and next edits of one connection of the stream door share: how a request is let in, cancelled and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from foretype_wire.errors import InvalidRequestError
+from foretype_wire.gateway_protocol import GatewaySession, invalid
+from foretype_wire.messages import (
+    Complete,
+    Delta,
+    Done,
+    Error,
+    ErrorCode,
+    Finish,
+    GatewayMessage,
+    NextEdit,
+    WireSegment,
+)
+from foretype_wire.redaction import log_fault
+
+from foretype_backend.config.settings import LimitsConfig
+from foretype_backend.errors import BudgetExceededError
+from foretype_backend.identity.directory import Principal
+from foretype_backend.serving.completion import Claim
+from foretype_backend.serving.output_text import TextDelta
+from foretype_backend.serving.service import CompletionOutcome
+
+_log = logging.getLogger("foretype.gateway")
+
+
+class RequestHost(Protocol):
+    """What requests need of their door."""
+
+    limits: LimitsConfig
+
+    def cancel(self, key: str) -> bool: ...
+    def supersede(self, key: str, session: str) -> bool: ...
+
+
+_Host = TypeVar("_Host", bound=RequestHost)
+
+
+class StreamAnswers(Generic[_Host]):
+    """Requests of one kind.
+
+    Args:
+        send: takes messages to the client; never blocks.
+        spawn: runs what outlives the frame, until the connection ends.
+    """
+
+    __slots__ = ("_door", "_loop", "_own", "_principal", "_send", "_session", "_spawn", "_unborn")
+
+    kind: ClassVar[str]
+    """What the log calls a request."""
+
+    def __init__(
+        self,
+        door: _Host,
+        session: GatewaySession,
+        principal: Principal,
+        *,
+        send: Callable[..., None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._door = door
+        self._session = session
+        self._principal = principal
+        self._send = send
+        self._spawn = spawn
+        self._own: set[str] = set()  # ids of live requests of this kind
+        self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Lets go of the connection, which is over: what it knew is gone with it, not with the collector's next round."""
+        self._send = self._spawn = _gone
+
+    def cancel(self, id: str) -> bool:
+        """Cancel a live request, also one whose prompt is still being encoded; False where `id` is none of this kind."""
+        if id not in self._own:
+            return False
+        if not self._door.cancel(self._session.key(id)):
+            self._unborn.add(id)
+        return True
+
+    def _supersede(self, id: str) -> None:
+        """As a cancel: before the prompt of its successor is encoded, which the engine need not wait for."""
+        if not self._door.supersede(self._session.key(id), self._session.name):
+            self._unborn.add(id)
+
+    def _let_in(self, message: Complete[WireSegment] | NextEdit, fault: InvalidRequestError | None = None) -> bool:
+        """Whether the session's rules take it, which has this fault already; else the client is told."""
+        try:
+            wanted = self._session.admit(message, self._loop.time())
+            if fault is not None:
+                self._session.ended(message.id)
+                raise fault
+        except InvalidRequestError as error:
+            self._send(invalid(error, id=message.id if message.id not in self._session.live else None))
+            return False
+        if not wanted:
+            self._send(Done(id=message.id, finish=Finish.CANCELLED))
+        return wanted
+
+    def _has_room(self, id: str) -> bool:
+        """Whether the connection may have this request, too; else the client is told."""
+        if len(self._session.live) <= self._door.limits.live_per_connection:
+            return True
+        many = f"{self._door.limits.live_per_connection} requests of this connection are live already"
+        self._refuse(id, Error(code=ErrorCode.OVERLOADED, id=id, message=many, retry_after_ms=100.0))
+        return False
+
+    def _refuse(self, id: str, *messages: GatewayMessage) -> None:
+        self._session.ended(id)
+        self._send(*messages)
+
+    def _begin(self, id: str, claim: Claim, work: Callable[[], Awaitable[tuple[GatewayMessage, ...]]]) -> None:
+        self._own.add(id)
+        self._spawn(self._serve(id, claim, work))
+
+    async def _serve(self, id: str, claim: Claim, work: Callable[[], Awaitable[tuple[GatewayMessage, ...]]]) -> None:
+        try:
+            with claim:
+                answer = await work()
+        except BudgetExceededError as limited:
+            answer = answer_of(id, limited.outcome)
+        except InvalidRequestError as error:
+            answer = (invalid(error, id=id),)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
+            log_fault(_log, f"{self.kind} failed", error)
+            told = "internal error; see the gateway's log"
+            answer = (Error(code=ErrorCode.ENGINE_UNAVAILABLE, id=id, message=told),)
+        finally:
+            self._session.ended(id)
+            self._own.discard(id)
+            self._unborn.discard(id)
+        self._send(*answer)
+
+
+def _gone(*_: object) -> None:
+    """Where a connection was."""
+
+
+def delta_of(id: str, delta: TextDelta) -> Delta:
+    return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
+
+
+def answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
+    """What a client is told of an end."""
+    if not isinstance(outcome, CompletionOutcome):
+        return (outcome,)
+    if outcome.refusal is not None:
+        refused = outcome.refusal
+        error = Error(
+            code=refused.code,
+            id=id,
+            field=refused.field,
+            message=refused.message,
+            retry_after_ms=refused.retry_after_ms,
+        )
+        return (error,)
+    finish = outcome.finish or Finish.REFUSED
+    done = Done(
+        id=id,
+        finish=finish,
+        usage=outcome.usage,
+        timings_ms=outcome.timings_ms,
+        logprob=outcome.ending.logprob,
+        tokens=outcome.ending.tokens,
+    )
+    return (done,) if outcome.rest is None else (delta_of(id, outcome.rest), done)
