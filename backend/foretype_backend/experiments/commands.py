@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
-import time
 import tomllib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -17,11 +15,10 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Table
 
-from foretype_backend.config.config import Config
-from foretype_backend.config.load import load_config
 from foretype_backend.config.state_files import state_dir
-from foretype_backend.errors import ConfigError, StoreError, VariantError
+from foretype_backend.errors import StoreError, VariantError
 from foretype_backend.experiments.assign import Design
+from foretype_backend.identity.commands import JsonOption, config_of, run_told, show, wall_ms
 from foretype_backend.identity.directory import is_name
 
 if TYPE_CHECKING:
@@ -41,7 +38,6 @@ ProfileOption = Annotated[
     typer.Option("--profile", envvar="FORETYPE_PROFILE", help="the gateway's TOML file, for both stores' URLs"),
 ]
 TelemetryOption = Annotated[str | None, typer.Option("--telemetry", help="of events: postgresql://…, or a SQLite file")]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 VersionOption = Annotated[
     int | None, typer.Option("--version", help="as you saw it; refused where somebody has changed it since")
 ]
@@ -140,9 +136,9 @@ def start(
     """Begin: connected clients follow within two seconds."""
 
     async def work(opened: ExperimentStore) -> dict[str, Any]:
-        return _plain(await opened.start(name, _now_ms(), version=version))
+        return _plain(await opened.start(name, wall_ms(), version=version))
 
-    _show(_with_store(work, store, profile), json)
+    show(_with_store(work, store, profile), json)
 
 
 @app.command()
@@ -159,9 +155,9 @@ def stop(
 
     async def work(opened: ExperimentStore) -> dict[str, Any]:
         by = local_actor()
-        return _plain(await opened.stop(name, _now_ms(), reason=reason, by=by, version=version))
+        return _plain(await opened.stop(name, wall_ms(), reason=reason, by=by, version=version))
 
-    _show(_with_store(work, store, profile), json)
+    show(_with_store(work, store, profile), json)
 
 
 @app.command()
@@ -174,7 +170,7 @@ def status(
     """Show experiments: who takes part, who is left out and why, which gateway decides, what guardrails said last."""
 
     async def work(opened: ExperimentStore) -> dict[str, Any]:
-        now_ms = _now_ms()
+        now_ms = wall_ms()
         chosen = await opened.experiments() if name is None else [await opened.experiment(name)]
         return {
             "leader": await opened.leader(now_ms),
@@ -212,7 +208,7 @@ def verdict(
     from foretype_backend.telemetry.store import Store
 
     async def work(opened: ExperimentStore) -> dict[str, Any]:
-        now_ms = _now_ms()
+        now_ms = wall_ms()
         one = await opened.experiment(name)
         stopped = one.state != "running"
         wrong = None if stopped else judge.problem(one, await opened.tenants(), await opened.seen(name), now_ms)
@@ -269,9 +265,9 @@ def _create(
         for variant in raw["variants"]:
             variant["knobs"] = msgspec.to_builtins(parse_knobs(variant["knobs"], variant["name"]))
         checked = check_spec(convert(raw, Spec))
-        return _plain(await opened.create(Experiment(name, tenant, team, checked), _now_ms()))
+        return _plain(await opened.create(Experiment(name, tenant, team, checked), wall_ms()))
 
-    _show(_with_store(work, store, profile), json)
+    show(_with_store(work, store, profile), json)
 
 
 async def _status(opened: ExperimentStore, one: Experiment, now_ms: int) -> dict[str, Any]:
@@ -323,14 +319,10 @@ def _toml(path: Path | None, option: str) -> dict[str, Any]:
         raise VariantError(option, f"{path} cannot be read as TOML: {error}") from error
 
 
-def _config(profile: Path | None) -> Config:
-    return load_config(profile=profile) if profile is not None else Config()
-
-
 def _telemetry_url(url: str | None, profile: Path | None) -> str:
     from foretype_backend.database import is_there
 
-    config = _config(profile)
+    config = config_of(profile)
     named = url or config.telemetry.url or str(state_dir(config) / "telemetry" / "events.db")
     if not is_there(named, "--telemetry"):
         raise StoreError(f"--telemetry: {named} is not there; give the gateway's telemetry.url")
@@ -338,26 +330,14 @@ def _telemetry_url(url: str | None, profile: Path | None) -> str:
 
 
 def _with_store(work: Callable[[ExperimentStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
-    """Run with the open store; what is wrong is said in one line, exit code 1 (2 for a configuration or a variant)."""
     from foretype_backend.experiments.store import ExperimentStore
     from foretype_backend.identity.store import audited
 
     async def run() -> _T:
-        async with audited(_config(profile), url) as opened:
+        async with audited(config_of(profile), url) as opened:
             return await work(ExperimentStore(opened))
 
-    try:
-        return asyncio.run(run())
-    except (ConfigError, VariantError) as error:
-        say(f"foretype: {error}", err=True)
-        raise typer.Exit(2) from error
-    except StoreError as error:
-        say(f"foretype: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return run_told(run())
 
 
 def _iso(unix_ms: int) -> str:
@@ -366,11 +346,3 @@ def _iso(unix_ms: int) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
-
-
-def _show(value: dict[str, Any], json: bool) -> None:
-    if json:
-        say_json(value, indent=2)
-        return
-    for name, shown in value.items():
-        say(f"{name}: {shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()}")

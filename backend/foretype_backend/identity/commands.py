@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
-from foretype_backend.errors import ConfigError, StoreError
+from foretype_backend.errors import ConfigError, StoreError, VariantError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.limits_option import parse_limits
@@ -60,10 +60,10 @@ def add_tenant(
 
     async def work(opened: IdentityStore) -> Tenant:
         tenant = _tenant(Tenant(name=_name(name, "NAME")), tier, weight, limit)
-        await opened.add_tenant(tenant, _now_ms())
+        await opened.add_tenant(tenant, wall_ms())
         return tenant
 
-    _show(with_store(work, store, profile), json)
+    show(with_store(work, store, profile), json)
 
 
 @tenants.command("set")
@@ -88,7 +88,7 @@ def set_tenant(
         await opened.set_tenant(tenant)
         return tenant
 
-    _show(with_store(work, store, profile), json)
+    show(with_store(work, store, profile), json)
 
 
 @tenants.command("purge")
@@ -97,11 +97,11 @@ def purge_tenant(name: str, store: StoreOption = None, profile: ProfileOption = 
     from foretype_backend.identity.store_purges import Purges
 
     async def work(opened: IdentityStore) -> tuple[Tenant, Purged]:
-        done = await Purges(opened, wall_ms=_now_ms).purge(name)
+        done = await Purges(opened, wall_ms=wall_ms).purge(name)
         return await opened.tenant(name), done
 
     tenant, done = with_store(work, store, profile)
-    _show(_plain(tenant) | done.report(), json)
+    show(_plain(tenant) | done.report(), json)
     if not done.complete:
         say(f"foretype: not reached: {', '.join(one.gateway for one in done.not_reached)}", err=True)
         raise typer.Exit(1)
@@ -148,7 +148,7 @@ def add_team(
         await opened.add_team(tenant, _name(team, "TEAM"))
         return {"tenant": tenant, "team": team}
 
-    _show(with_store(work, store, profile), json)
+    show(with_store(work, store, profile), json)
 
 
 @tenants.command("add-user")
@@ -168,7 +168,7 @@ def add_user(
         await opened.put_user(person)
         return person
 
-    _show(with_store(work, store, profile), json)
+    show(with_store(work, store, profile), json)
 
 
 @keys.command("create")
@@ -185,14 +185,14 @@ def create_key(
 
     async def work(opened: IdentityStore) -> dict[str, Any]:
         life_ms = _life_ms(days)
-        now_ms, key = _now_ms(), mint(secrets.token_bytes)
+        now_ms, key = wall_ms(), mint(secrets.token_bytes)
         scopes = frozenset(scope) if scope else KeyRecord(id="", hash="", tenant="").scopes
         expires_ms = None if life_ms is None else now_ms + life_ms
         record = KeyRecord(id=key.id, hash=key.hash, tenant=tenant, user=user, scopes=scopes, expires_ms=expires_ms)
         await opened.add_key(key, record, now_ms)
         return {"key": key.text} | key_row(record)
 
-    _show(with_store(work, store, profile), json)
+    show(with_store(work, store, profile), json)
 
 
 @keys.command("list")
@@ -240,11 +240,11 @@ def rotate_key(
             raise StoreError("--overlap-hours: must be 0 to 8760")
         key = mint(secrets.token_bytes)
         record = await opened.rotate_key(
-            _id(id), key, _now_ms(), int(overlap_hours * 3_600_000), life_ms=_life_ms(days)
+            _id(id), key, wall_ms(), int(overlap_hours * 3_600_000), life_ms=_life_ms(days)
         )
         return {"key": key.text} | key_row(record)
 
-    _show(with_store(work, store, profile), json)
+    show(with_store(work, store, profile), json)
 
 
 @keys.command("revoke")
@@ -252,10 +252,10 @@ def revoke_key(id: str, store: StoreOption = None, profile: ProfileOption = None
     """End a key now; every gateway knows within two seconds, and closes its connections."""
 
     async def work(opened: IdentityStore) -> dict[str, Any]:
-        await opened.revoke_key(_id(id), _now_ms())
+        await opened.revoke_key(_id(id), wall_ms())
         return {"id": _id(id), "revoked": True}
 
-    _show(with_store(work, store, profile), json)
+    show(with_store(work, store, profile), json)
 
 
 def usage(
@@ -268,7 +268,7 @@ def usage(
     """Tokens, engine-seconds and cost of a month, per tenant, team and user."""
 
     async def work(opened: IdentityStore) -> dict[str, Any]:
-        return await usage_of(opened, month, tenant, _config(profile).prices)
+        return await usage_of(opened, month, tenant, config_of(profile).prices)
 
     report = with_store(work, store, profile)
     if json:
@@ -317,7 +317,8 @@ def _life_ms(days: float | None) -> int | None:
     return None if days is None else int(days * _DAY_MS)
 
 
-def _now_ms() -> int:
+def wall_ms() -> int:
+    """Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -325,23 +326,29 @@ def _plain(value: Any) -> dict[str, Any]:
     return msgspec.to_builtins(value)
 
 
-def _config(profile: Path | None) -> Config:
+def config_of(profile: Path | None) -> Config:
+    """The configuration that commands go by. Raises ConfigError."""
     return load_config(profile=profile) if profile is not None else Config()
 
 
 def with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
-    """Run with the open store; what is wrong is said in one line, exit code 1 (2 for a configuration)."""
+    """Run with the open store, as :func:`run_told` does."""
     from foretype_backend.identity.store import audited
 
     async def run() -> _T:
-        async with audited(_config(profile), url) as store:
+        async with audited(config_of(profile), url) as store:
             if url is None and profile is None:
                 say(f"foretype: in {store.place}; a gateway with another is meant by --profile or --store", err=True)
             return await work(store)
 
+    return run_told(run())
+
+
+def run_told(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run to the end; what is wrong is said in one line, exit code 1 (2 for a configuration or a variant)."""
     try:
-        return asyncio.run(run())
-    except ConfigError as error:
+        return asyncio.run(work)
+    except (ConfigError, VariantError) as error:
         say(f"foretype: {error}", err=True)
         raise typer.Exit(2) from error
     except StoreError as error:
@@ -349,7 +356,8 @@ def with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, 
         raise typer.Exit(1) from error
 
 
-def _show(value: Any, json: bool) -> None:
+def show(value: Any, json: bool) -> None:
+    """As JSON, or a line for each field."""
     plain = _plain(value)
     if json:
         _print(plain)
