@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 _COUNTERS = ("requests", "prompt_tokens", "cached_tokens", "generated_tokens", "wasted_tokens", "engine_us")
 
@@ -71,8 +69,3 @@ def upgrade() -> None:
         sa.Column("value", sa.BigInteger, nullable=False),
     )
     op.execute("INSERT INTO id_state (name, value) VALUES ('version', 0)")
-
-
-def downgrade() -> None:
-    for name in ("id_state", "id_flushes", "id_usage", "id_keys", "id_users", "id_teams", "id_tenants"):
-        op.drop_table(name)

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -45,8 +43,3 @@ def upgrade() -> None:
         sa.Column("holder", sa.String(384), nullable=False),
         sa.Column("until_ms", sa.BigInteger, nullable=False),
     )
-
-
-def downgrade() -> None:
-    for name in ("id_leases", "id_experiment_gateways", "id_experiments"):
-        op.drop_table(name)

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 _TEXTS = {
     "team": 64,
@@ -54,8 +52,3 @@ def upgrade() -> None:
     )
     op.create_index("events_by_day", "events", ["tenant", "day", "kind"])
     op.create_index("events_by_receipt", "events", ["received_ms"])
-
-
-def downgrade() -> None:
-    op.drop_table("events")
-    op.drop_table("tenants")

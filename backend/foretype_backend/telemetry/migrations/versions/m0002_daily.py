@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 _COUNTERS = [
     "opportunities",
@@ -50,8 +48,3 @@ def upgrade() -> None:
         sa.Column("name", sa.String(32), primary_key=True),
         sa.Column("value", sa.BigInteger, nullable=False),
     )
-
-
-def downgrade() -> None:
-    for name in ("state", "daily_survival", "daily"):
-        op.drop_table(name)

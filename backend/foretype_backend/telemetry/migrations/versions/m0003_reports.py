@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 _KEYS = ("tenant", "team", "user_id", "language", "variant", "day")
 _NEW_KEYS = ("editor", "model")
@@ -53,7 +51,3 @@ def _again(table: str, columns: list[sa.Column[int]], kept: list[str], new: list
     op.execute(f"INSERT INTO {table}_new ({into}) SELECT {values} FROM {table}")
     op.drop_table(table)
     op.rename_table(f"{table}_new", table)
-
-
-def downgrade() -> None:
-    raise NotImplementedError("sums by editor and model cannot be told from those without")

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -19,9 +17,3 @@ def upgrade() -> None:
     op.create_index(
         "events_by_experiment", "events", ["experiment", "block"], sqlite_where=where, postgresql_where=where
     )
-
-
-def downgrade() -> None:
-    op.drop_index("events_by_experiment", "events")
-    for name in ("first_ms", "block", "experiment"):
-        op.drop_column("events", name)

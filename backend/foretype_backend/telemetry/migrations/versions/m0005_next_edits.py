@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 _NEW = (
     "next_shown",
@@ -26,8 +24,3 @@ _NEW = (
 def upgrade() -> None:
     for name in _NEW:
         op.add_column("daily", sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
-
-
-def downgrade() -> None:
-    for name in reversed(_NEW):
-        op.drop_column("daily", name)
