@@ -16,7 +16,9 @@ def renamed(name: str, old: str, new: str) -> str | None:
 
     Parts are those of camel case and underscores; upper and lower case follow what is replaced.
     """
-    before, after = _difference(_parts(old), _parts(new))
+    parts, changed = _parts(old), _parts(new)
+    head, tail = common_ends(parts, changed)
+    before, after = parts[head : len(parts) - tail], changed[head : len(changed) - tail]
     if sum(map(len, before)) < _CHARS_MIN or not after:
         return None
     parts = _parts(name)
@@ -32,7 +34,8 @@ def _parts(name: str) -> list[str]:
     return _PART.findall(name)
 
 
-def _difference(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
+def common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+    """How many are equal at the start, and at the end of what remains."""
     limit = min(len(old), len(new))
     head = 0
     while head < limit and old[head] == new[head]:
@@ -40,7 +43,7 @@ def _difference(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
     tail = 0
     while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    return old[head : len(old) - tail], new[head : len(new) - tail]
+    return head, tail
 
 
 def _cased(found: str, old: str, new: str) -> str:

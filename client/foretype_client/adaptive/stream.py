@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex, shape_of
+from foretype_client.adaptive.renaming import common_ends
 
 Ids = npt.NDArray[np.int32]
 Marks = npt.NDArray[np.int64]
@@ -22,18 +23,6 @@ _WRITTEN_LINES_MAX: Final = 60
 _DISTINCT_CHARS: Final = 20
 """A line as long as this mostly stands once in a file."""
 _BLANKS: Final = " \t\r\f\v"
-
-
-def _common(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Lines that are equal at the start, and at the end of what remains."""
-    limit = min(len(old), len(new))
-    head = 0
-    while head < limit and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    return head, tail
 
 
 def _moved(old: list[str], new: list[str]) -> tuple[int, int, int] | None:
@@ -112,7 +101,7 @@ class LexemeStream:
         if "\r" in text:  # lines are those of the document: a lone carriage return ends one too
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
-        head, tail = _common(self._lines, lines)
+        head, tail = common_ends(self._lines, lines)
         stop, lines = len(self._lines) - tail, lines[head : len(lines) - tail]
         moved = _moved(self._lines[head:stop], lines) if min(stop - head, len(lines)) > _WRITTEN_LINES_MAX else None
         if moved is None:
@@ -167,7 +156,7 @@ class LexemeStream:
             if not line or not self._alone(old, text, line - 1, above, end):
                 return self.update(text, line)
             lines = text[above:end].split("\n")
-            head, tail = _common(self._lines[line - 1 : line], lines)
+            head, tail = common_ends(self._lines[line - 1 : line], lines)
             self._text = text
             self.around += 1
             return self._replace(line - 1 + head, line - tail, lines[head : len(lines) - tail], line)
