@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import filelock
 
@@ -19,7 +19,7 @@ from foretype_models.fetch import pip
 from foretype_models.fetch.base import Base, Progress
 from foretype_models.fetch.merge import Adapter, merge, read_adapter
 from foretype_models.gguf_tokenizer import tokenizer_of
-from foretype_models.pull.place import swap, write_json
+from foretype_models.pull.place import entry_of, swap, write_json
 from foretype_models.watching import Nobody, Watcher
 
 _ROOM_BYTES: Final = 32 << 20
@@ -174,32 +174,22 @@ def _make(
     parameters = merge(network, adapter, adapter_sha256, part / file, watcher.progress)
     (part / "tokenizer.json").write_bytes(tokenizer_of(part / file))
     shutil.rmtree(work)
-    write_json(part / "index.json", {"default": adapter.name, "models": [_entry(adapter, part, file, parameters)]})
+    entry = entry_of(
+        part,
+        adapter.name,
+        file,
+        adapter.grammar,
+        parameters,
+        version=adapter.version,
+        licence=adapter.licence,
+        trained_tokens=adapter.trained_tokens,
+        layout=adapter.layout,
+    )
+    write_json(part / "index.json", {"default": adapter.name, "models": [entry]})
     origin = {"adapter_sha256": adapter_sha256, "base": base.name, "base_sha256": base.sha256}
     write_json(part / "origin.json", origin)
     for path in part.iterdir():
         path.chmod(0o600)
-
-
-def _entry(adapter: Adapter, folder: Path, file: str, parameters: int) -> dict[str, Any]:
-    tokenizer = folder / "tokenizer.json"
-    return {
-        "name": adapter.name,
-        "file": file,
-        "sha256": artifacts.digest_file(folder / file),
-        "bytes": (folder / file).stat().st_size,
-        "grammar": adapter.grammar,
-        "tokenizer": {
-            "file": tokenizer.name,
-            "sha256": artifacts.digest_file(tokenizer),
-            "bytes": tokenizer.stat().st_size,
-        },
-        "parameters": parameters,
-        "trained_tokens": adapter.trained_tokens,
-        "version": adapter.version,
-        "licence": adapter.licence,
-        "profile": {"layout": adapter.layout},
-    }
 
 
 def _could_not_write(root: Path, error: OSError) -> str:

@@ -118,9 +118,9 @@ def pull(
         file = f"{name}-q8_0.gguf"
         parameters = write.write_gguf(part / file, name, shape, vocabulary, tensors)
         shutil.copyfile(source / "tokenizer.json", part / "tokenizer.json")
-        entry = _entry(part, name, file, grammar.id, parameters, version, source)
-        if layout is not None:
-            entry["profile"] = {"layout": layout}
+        entry = entry_of(
+            part, name, file, grammar.id, parameters, version=version, licence=_licence(source), layout=layout
+        )
         write_json(part / "index.json", {"default": name, "models": [entry]})
         origin = {
             "model": model,
@@ -157,9 +157,19 @@ def swap(part: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _entry(
-    folder: Path, name: str, file: str, grammar: str, parameters: int, version: str, source: Path
+def entry_of(
+    folder: Path,
+    name: str,
+    file: str,
+    grammar: str,
+    parameters: int,
+    *,
+    version: str,
+    licence: str,
+    trained_tokens: int = 0,
+    layout: str | None = None,
 ) -> dict[str, Any]:
+    """What the index of a folder says of its model."""
     tokenizer = folder / "tokenizer.json"
     return {
         "name": name,
@@ -173,9 +183,10 @@ def _entry(
             "bytes": tokenizer.stat().st_size,
         },
         "parameters": parameters,
-        "trained_tokens": 0,
+        "trained_tokens": trained_tokens,
         "version": version,
-        "licence": _licence(source),
+        "licence": licence,
+        **({} if layout is None else {"profile": {"layout": layout}}),
     }
 
 
