@@ -35,7 +35,6 @@ _MAX_DEFINITIONS: Final = 8
 
 _MAX_IMPORTED: Final = 150
 _DEPTH: Final = 32
-_COMMENT: Final = re.compile(r"^\s*(#|//|\*|/\*)")
 
 
 class Features(NamedTuple):

@@ -35,7 +35,7 @@ def test_waiting_deltas_of_one_completion_merge() -> None:
         delta("b", "1"),
         Done(id="a", finish=Finish.STOP),
     ]
-    assert outbox.statistics() == (0, 1)
+    assert repr(outbox) == "<Outbox: 0 of 4 waiting, 1 merged>"
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")) | st.none()))

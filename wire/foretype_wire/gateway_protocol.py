@@ -13,7 +13,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -176,11 +176,6 @@ def check_stop(
         raise InvalidRequestError(f"{prefix}min_indent", "must not be negative; leave it out for no limit")
 
 
-class OutboxStatistics(NamedTuple):
-    waiting: int
-    merged: int
-
-
 class Outbox:
     """Messages waiting for the socket, in order. A delta joins the waiting delta of the same completion.
 
@@ -230,9 +225,6 @@ class Outbox:
         if isinstance(message, Delta):
             del self._delta_at[message.id]
         return message
-
-    def statistics(self) -> OutboxStatistics:
-        return OutboxStatistics(len(self._messages), self._merged)
 
 
 class GatewaySession:

@@ -12,20 +12,10 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 
 BlockKeys = tuple[bytes, ...]
 _ID_BYTES: Final = 8
-
-
-class PrefixStatistics(NamedTuple):
-    """Counters of a shadow cache; `hit_tokens` and `looked_up_tokens` count lookups made by `insert` alone."""
-
-    blocks: int
-    capacity_blocks: int
-    evicted_blocks: int
-    looked_up_tokens: int
-    hit_tokens: int
 
 
 def block_keys(token_ids: Sequence[int], block_tokens: int = 32, *, salt: str = "") -> BlockKeys:
@@ -111,9 +101,6 @@ class ShadowPrefixCache:
         self.block_tokens = block_tokens
         self._blocks: OrderedDict[bytes, None] = OrderedDict()
         self._anonymous = 0
-        self._evicted_blocks = 0
-        self._looked_up_tokens = 0
-        self._hit_tokens = 0
 
     def keys(self, token_ids: Sequence[int], *, salt: str = "") -> BlockKeys:
         return block_keys(token_ids, self.block_tokens, salt=salt)
@@ -134,8 +121,6 @@ class ShadowPrefixCache:
             the cached tokens that it found.
         """
         found = self.cached_tokens(keys, prompt_tokens)
-        self._looked_up_tokens += prompt_tokens
-        self._hit_tokens += found
         self.touch(keys, computed_tokens)
         return found
 
@@ -157,15 +142,12 @@ class ShadowPrefixCache:
     def _evict(self) -> None:
         while len(self._blocks) > self.capacity_blocks:
             self._blocks.popitem(last=False)
-            self._evicted_blocks += 1
 
     def clear(self) -> None:
         self._blocks.clear()
 
-    def statistics(self) -> PrefixStatistics:
-        return PrefixStatistics(
-            len(self._blocks), self.capacity_blocks, self._evicted_blocks, self._looked_up_tokens, self._hit_tokens
-        )
+    def __len__(self) -> int:
+        return len(self._blocks)
 
     def __repr__(self) -> str:
         return f"<ShadowPrefixCache {len(self._blocks)}/{self.capacity_blocks} blocks of {self.block_tokens} tokens>"
