@@ -6,8 +6,7 @@
 | `back` | 0 | never: a new roll-out is one with a new number |
 | `done` | 0, the new revision is the stable one | the same |
 
-`hold` keeps a roll-out at its step until `go_on`; guardrails take it back all the same. Evidence counts from the beginning of a step, since
-who is in changes with it. At the last step nobody is on the stable revision any more: what was counted of it one step before stands beside it.
+Evidence counts from the beginning of a step, since who is in changes with it. At the last step nobody is on the stable revision any more: what was counted of it one step before stands beside it.
 """
 
 from __future__ import annotations
@@ -76,7 +75,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         number: of this roll-out in its pool; who is in depends on it.
         step: index into the options' steps.
         began_s: of this step.
-        held: why somebody holds it; "" where nobody does.
         waits: why it does not go forward now; "" where it will.
         gateways: what each said last.
         stable_counts, canary_counts: in this step.
@@ -94,7 +92,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["rolling", "back", "done"] = "rolling"
     step: int = 0
     began_s: float
-    held: str = ""
     waits: str = ""
     gateways: dict[str, GatewayLook] = {}
     stable_counts: Counts = Counts()
@@ -211,8 +208,6 @@ def look(rollout: Rollout, told: Mapping[str, Mapping[str, Counts]], now_s: floa
 def _waits(rollout: Rollout, found: list[str], now_s: float) -> str:
     """Why it does not go forward; "" where it does."""
     options, requests = rollout.options, rollout.canary_counts.requests or 0
-    if rollout.held:
-        return f"held: {rollout.held}"
     if now_s - rollout.began_s < options.step_s:
         return f"{now_s - rollout.began_s:.0f} s of {options.step_s:.0f} at this step"
     if requests < options.requests_min:
@@ -248,22 +243,8 @@ def back(rollout: Rollout, now_s: float, why: str) -> Rollout:
         return rollout
     if rollout.stable not in warm(rollout, now_s):
         raise RolloutError(f"{rollout.stable} is not kept warm any more; roll it out as a new revision")
-    ended = msgspec.structs.replace(rollout, state="back", waits="", held="", ended_s=now_s)
+    ended = msgspec.structs.replace(rollout, state="back", waits="", ended_s=now_s)
     return _noted(ended, now_s, "back", why)
-
-
-def hold(rollout: Rollout, now_s: float, why: str) -> Rollout:
-    """Stay at this step until :func:`go_on`. Raises RolloutError where nothing rolls."""
-    if rollout.state != "rolling":
-        raise RolloutError(f"there is nothing to hold: the roll-out is {rollout.state}")
-    return _noted(msgspec.structs.replace(rollout, held=why or "by hand"), now_s, "hold", why)
-
-
-def go_on(rollout: Rollout, now_s: float, why: str = "") -> Rollout:
-    """End a hold. Raises RolloutError where there is none."""
-    if not rollout.held:
-        raise RolloutError("nobody holds this roll-out")
-    return _noted(msgspec.structs.replace(rollout, held=""), now_s, "go on", why)
 
 
 def announced(rollout: Rollout) -> dict[str, Any]:
