@@ -16,22 +16,55 @@ from foretype_backend.engines.salting import as_text
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 
 
-class ChatEngine(OpenAIEngine):
+class Conversations(OpenAIEngine):
     """Prompts are bodies: `prompt_text` is the JSON of `messages` and what else the server is to get.
-
-    A server that is away at the start is no reason not to start: it is asked with the first request.
 
     Args:
         free_model: that some requests name instead; proved as the other is.
-        shared: as of :class:`OpenAIEngine`. A server that is there at the start and does not keep salts apart is refused then.
     """
 
     path = "chat/completions"
     may_chat = True
 
-    def __init__(self, config: OpenAIConfig, *, free_model: str | None = None, shared: bool = False) -> None:
-        super().__init__(config, shared=shared)
+    def __init__(self, config: OpenAIConfig, *, free_model: str | None = None, **options: Any) -> None:
+        super().__init__(config, **options)
         self._free_model = free_model
+
+    def _models(self) -> tuple[str, ...]:
+        return (self._model,) if self._free_model is None else (self._model, self._free_model)
+
+    def _salted_body(self, prompt: Sequence[int]) -> dict[str, Any]:
+        asked = {"messages": [{"role": "user", "content": as_text(prompt)}]}
+        return {**self._config.extra_body, **asked, "max_tokens": 1}
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
+        """A conversation cannot be warmed by its tokens."""
+
+    def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
+        if request.prompt_text is None:
+            raise PromptRefusedError("chat needs messages, not token ids")
+        body: dict[str, Any] = msgspec.json.decode(request.prompt_text)
+        return {
+            "model": self._model,
+            **self._config.extra_body,
+            **body,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": request.params.max_tokens,
+        }
+
+
+class ChatEngine(Conversations):
+    """One server, asked for conversations.
+
+    A server that is away at the start is no reason not to start: it is asked with the first request.
+
+    Args:
+        shared: as of :class:`OpenAIEngine`. A server that is there at the start and does not keep salts apart is refused then.
+    """
+
+    def __init__(self, config: OpenAIConfig, **options: Any) -> None:
+        super().__init__(config, **options)
         self._features = ServerFeatures(usage=True)
 
     async def start(self) -> None:
@@ -57,13 +90,6 @@ class ChatEngine(OpenAIEngine):
             await self._find_model()
         await super()._prove_salts()
 
-    def _models(self) -> tuple[str, ...]:
-        return (self._model,) if self._free_model is None else (self._model, self._free_model)
-
-    def _salted_body(self, prompt: Sequence[int]) -> dict[str, Any]:
-        asked = {"messages": [{"role": "user", "content": as_text(prompt)}]}
-        return {**self._config.extra_body, **asked, "max_tokens": 1}
-
     def statistics(self) -> EngineStatistics:
         return super().statistics()._replace(kv_use=self.metrics.kv_use)
 
@@ -73,19 +99,3 @@ class ChatEngine(OpenAIEngine):
         async with contextlib.aclosing(cast("AsyncGenerator[Chunk]", super().generate(request))) as chunks:
             async for chunk in chunks:
                 yield chunk
-
-    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
-        """A chat server takes no tokens; nothing is warmed."""
-
-    def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
-        if request.prompt_text is None:
-            raise PromptRefusedError("chat needs messages, not token ids")
-        body: dict[str, Any] = msgspec.json.decode(request.prompt_text)
-        stream = {"stream": True, "stream_options": {"include_usage": True}}
-        return {
-            "model": self._model,
-            **self._config.extra_body,
-            **body,
-            **stream,
-            "max_tokens": request.params.max_tokens,
-        }

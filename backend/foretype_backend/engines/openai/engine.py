@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import httpx
 
@@ -34,6 +34,8 @@ class OpenAIEngine(StreamingServer):
 
     may_chat = False
     """Whether a model that was trained to chat is taken unasked."""
+    arguments: ClassVar[tuple[str, ...]] = ("shared", "text")
+    """What stands in a configuration beside the fields of :class:`OpenAIConfig`."""
 
     def __init__(
         self, config: OpenAIConfig, *, shared: bool = False, text: Callable[[Sequence[int]], str] | None = None
@@ -42,9 +44,9 @@ class OpenAIEngine(StreamingServer):
         self._as_text = text
 
     @classmethod
-    def from_config(cls, **config: object) -> OpenAIEngine:
+    def from_config(cls, **config: object) -> Self:
         """Make an engine from the fields of :class:`OpenAIConfig`, and the arguments."""
-        own: dict[str, Any] = {name: config.pop(name) for name in ("shared", "text") if name in config}
+        own: dict[str, Any] = {name: config.pop(name) for name in cls.arguments if name in config}
         return cls(OpenAIConfig.of(**config), **own)
 
     # Life

@@ -6,7 +6,7 @@ Source: lmstudio.ai/docs, REST API v0 (`/api/v0/models`) and OpenAI compatibilit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig
@@ -21,9 +21,9 @@ class LmStudioEngine(OpenAIEngine):
     """Engine port over LM Studio. The arguments are those of :class:`OpenAIEngine`; `text` has to be there."""
 
     @classmethod
-    def from_config(cls, **config: object) -> LmStudioEngine:
+    def from_config(cls, **config: object) -> Self:
         """From the fields of :class:`OpenAIConfig`, and the arguments."""
-        own: dict[str, Any] = {name: config.pop(name) for name in ("text", "shared") if name in config}
+        own: dict[str, Any] = {name: config.pop(name) for name in cls.arguments if name in config}
         url = str(config.pop("url", "")).rstrip("/").removesuffix("/v1") + "/v1"
         text: Callable[[Sequence[int]], str] = own.pop("text")
         wire = OpenAIConfig.of(**{"idle_timeout_s": _IDLE_S} | config, url=url, send_token_ids=False)

@@ -32,6 +32,8 @@ class FleetRouterEngine(VllmServerEngine):
         text: as of :class:`OpenAIEngine`, where ids are refused.
     """
 
+    arguments = (*VllmServerEngine.arguments, "session_header", "text")
+
     def __init__(
         self,
         config: OpenAIConfig,
@@ -43,12 +45,6 @@ class FleetRouterEngine(VllmServerEngine):
         super().__init__(config, **options)
         self._as_text = text
         self._session_header = session_header
-
-    @classmethod
-    def from_config(cls, **config: object) -> FleetRouterEngine:
-        ours = ("vocabulary_tokens", "transfer_parameters", "shared", "name", "session_header", "text")
-        own: dict[str, Any] = {name: config.pop(name) for name in ours if name in config}
-        return cls(OpenAIConfig.of(**config), **own)
 
     async def _without_token_ids(self) -> ServerFeatures:
         self.reads_ids = False

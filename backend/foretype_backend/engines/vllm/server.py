@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import httpx
 
@@ -62,6 +62,9 @@ class VllmServerEngine(OpenAIEngine):
     """What the server calls a request of ours."""
     scrapes = False
     reads_ids = True
+    arguments = ("vocabulary_tokens", "transfer_parameters", "shared", "name")
+    checked_with: ClassVar[str | None] = None
+    """What stands beside the token id of a check, for a server that takes no ids."""
     may_chat = True  # who starts `vllm serve` names its model there
 
     def __init__(
@@ -81,13 +84,6 @@ class VllmServerEngine(OpenAIEngine):
         self._abort_endpoint = False
         self._checks = 0
         self._aborting: set[asyncio.Task[None]] = set()
-
-    @classmethod
-    def from_config(cls, **config: object) -> VllmServerEngine:
-        """From the fields of :class:`OpenAIConfig`, and the arguments."""
-        ours = ("vocabulary_tokens", "transfer_parameters", "shared", "name")
-        own: dict[str, Any] = {name: config.pop(name) for name in ours if name in config}
-        return cls(OpenAIConfig.of(**config), **own)
 
     @property
     def name(self) -> str:
@@ -141,7 +137,8 @@ class VllmServerEngine(OpenAIEngine):
         await self._find_model()
         self._checks += 1
         two = GenerationParams(max_tokens=2)
-        async for _ in self.generate(GenerationRequest(f"foretype-check-{self._checks}", [1], two, salt="foretype")):
+        id, text = f"foretype-check-{self._checks}", self.checked_with
+        async for _ in self.generate(GenerationRequest(id, [1], two, salt="foretype", prompt_text=text)):
             pass
         await self.scrape()
 
