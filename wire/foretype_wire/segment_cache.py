@@ -18,7 +18,7 @@ receiver, because everything older there leaves first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
 
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
 
@@ -27,14 +27,6 @@ DEFAULT_CAPACITY_BYTES: Final = 1 << 20
 
 CAPACITY_ENTRIES: Final = 4096
 """Texts of one cache. An end that bounds bytes alone is asked with `need` for what has left the other."""
-
-
-class SegmentCacheStatistics(NamedTuple):
-    """A consistent snapshot of one cache."""
-
-    entries: int
-    size_bytes: int
-    evictions: int
 
 
 class SegmentCache:
@@ -46,7 +38,6 @@ class SegmentCache:
         self.capacity_bytes = capacity_bytes
         self._texts: OrderedDict[bytes, tuple[str, int]] = OrderedDict()
         self._size_bytes = 0
-        self._evictions = 0
 
     def __repr__(self) -> str:
         return f"<SegmentCache: {len(self)} texts, {self._size_bytes} of {self.capacity_bytes} bytes>"
@@ -111,9 +102,6 @@ class SegmentCache:
         """UTF-8 bytes of all texts."""
         return self._size_bytes
 
-    def statistics(self) -> SegmentCacheStatistics:
-        return SegmentCacheStatistics(len(self._texts), self._size_bytes, self._evictions)
-
     def _insert(self, digest: bytes, text: str) -> None:
         size_bytes = len(text.encode("utf-8", "surrogatepass"))
         if size_bytes > self.capacity_bytes:
@@ -126,4 +114,3 @@ class SegmentCache:
     def _evict(self) -> None:
         _, (_, evicted_bytes) = self._texts.popitem(last=False)
         self._size_bytes -= evicted_bytes
-        self._evictions += 1

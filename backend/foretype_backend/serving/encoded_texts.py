@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from foretype_context.tokens.tokenizer import CutRule, Tokenizer
 
 _CAPACITY_TOKENS: Final = 1 << 14
 _SHORTEST_CHARS: Final = 128
 """Shorter texts are encoded again: that costs less than the entry."""
-
-
-class MemoStatistics(NamedTuple):
-    entries: int
-    tokens: int
-    hits: int
-    misses: int
 
 
 class MemoTokenizer:
@@ -33,12 +26,11 @@ class MemoTokenizer:
         self._inner = inner
         self._capacity_tokens = capacity_tokens
         self._ids: OrderedDict[str, list[int]] = OrderedDict()
-        self._tokens = 0
-        self._hits = 0
-        self._misses = 0
+        self.tokens = 0
+        """Of all remembered texts."""
 
     def __repr__(self) -> str:
-        return f"<MemoTokenizer: {len(self._ids)} texts, {self._tokens} of {self._capacity_tokens} tokens>"
+        return f"<MemoTokenizer: {len(self._ids)} texts, {self.tokens} of {self._capacity_tokens} tokens>"
 
     @property
     def vocabulary_tokens(self) -> int:
@@ -58,17 +50,15 @@ class MemoTokenizer:
             return self._inner.encode(text)
         known = self._ids.get(text)
         if known is not None:
-            self._hits += 1
             self._ids.move_to_end(text)
             return known
-        self._misses += 1
         ids = self._inner.encode(text)
         if len(ids) <= self._capacity_tokens:
             self._ids[text] = ids
-            self._tokens += len(ids)
-            while self._tokens > self._capacity_tokens:
+            self.tokens += len(ids)
+            while self.tokens > self._capacity_tokens:
                 _, dropped = self._ids.popitem(last=False)
-                self._tokens -= len(dropped)
+                self.tokens -= len(dropped)
         return ids
 
     def knows(self, text: str) -> bool:
@@ -86,6 +76,3 @@ class MemoTokenizer:
 
     def controls(self) -> frozenset[str]:
         return self._inner.controls()
-
-    def statistics(self) -> MemoStatistics:
-        return MemoStatistics(len(self._ids), self._tokens, self._hits, self._misses)
