@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from backend.commands import run
 from backend.identity_world import NOW_MS
 from foretype_backend.errors import EntryError, StoreError
 from foretype_backend.identity.audit import AuditLog, audit_entries
@@ -25,11 +26,9 @@ from foretype_backend.identity.audit_check import check_store
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import metadata
 from foretype_backend.identity.store import IdentityStore
-from foretype_client.commands.cli import app
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.ext.asyncio import AsyncConnection
-from typer.testing import CliRunner
 
 KEY = AuditKey(b"k" * 32)
 FORGED = AuditKey(b"f" * 32)
@@ -227,12 +226,6 @@ async def test_writers_at_once_keep_one_chain(store: IdentityStore, url: str) ->
         assert sum(entry.actor == actor for entry in entries) == 20
     for own in others:
         await own.close()
-
-
-def run(*arguments: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout) if result.stdout else result.stderr
 
 
 def test_the_commands_show_check_and_export_a_log(tmp_path: Path) -> None:

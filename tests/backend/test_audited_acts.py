@@ -1,7 +1,6 @@
 """Every administrative command and HTTP operation leaves an entry in the audit log: one that is new has to be named here."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -10,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from backend.commands import run
 from backend.identity_world import NOW_MS, minted, record
 from backend.replica import Replica
 from backend.test_gateway_process import serving
@@ -21,7 +21,6 @@ from foretype_backend.identity.store import IdentityStore
 from foretype_backend.start.openapi import document
 from foretype_client.commands.cli import app
 from typer.main import get_command
-from typer.testing import CliRunner
 
 LABORATORY = ("bench", "eval", "models", "use", "index", "search", "fleet")
 """Commands about models, folders of one's own, and replicas on Ray, which has a log of its own: none administers a gateway."""
@@ -88,12 +87,6 @@ def test_every_command_that_reaches_a_store_is_known_to_act_or_to_read() -> None
         if STORES & {parameter.name for parameter in command.params} and name.partition(" ")[0] not in USERS
     }
     assert found == READS | set(ACTS) | set(OVER_HTTP)
-
-
-def run(*arguments: str) -> Any:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == 0, (arguments, result.output)
-    return json.loads(result.stdout) if result.stdout.strip() else None
 
 
 async def test_every_command_that_acts_leaves_its_entry(tmp_path: Path) -> None:

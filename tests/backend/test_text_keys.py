@@ -1,7 +1,6 @@
 """Keys of opted-in texts rotate without loss, and what is kept too long goes by itself."""
 
 import asyncio
-import json
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from backend.commands import run
 from backend.telemetry_world import DAY_MS, NOON_MS, Clock, files_with, opportunity, sample, sink_in
+from backend.world import until
 from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender
@@ -17,8 +18,6 @@ from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.text_keys import RETIRE_S
 from foretype_backend.telemetry.texts import Texts
 from foretype_backend.telemetry.upkeep import kept, reseal, tidy
-from foretype_client.commands.cli import app
-from typer.testing import CliRunner
 
 MASTER, OTHER = b"m" * 32, b"o" * 32
 DAY = datetime.fromtimestamp(NOON_MS / 1000, UTC).date()
@@ -172,12 +171,6 @@ async def test_what_is_deleted_during_a_rotation_does_not_come_back(tmp_path: Pa
     await store.close()
 
 
-def run(*arguments: str) -> Any:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 def test_the_command_rotates_and_the_log_tells_of_it(tmp_path: Path) -> None:
     asyncio.run(_closed(filled(tmp_path / "telemetry")))
     (tmp_path / "telemetry" / "key").write_bytes(MASTER)
@@ -227,9 +220,7 @@ async def looked_after(folder: Path, clock: Clock) -> list[Any]:
     """By a gateway that gets no batch."""
     gateway = sink_in(folder, clock)
     gateway.start(after_s=0.0)
-    async with asyncio.timeout(60):
-        while not gateway.kept:  # noqa: ASYNC110 - it starts by itself
-            await asyncio.sleep(0.01)
+    await until(lambda: gateway.kept)
     await gateway.close()
     store = await Store.open(str(folder / "events.db"))
     texts = Texts(str(folder / "texts"), (folder / "key").read_bytes())
