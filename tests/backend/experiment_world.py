@@ -16,19 +16,18 @@ from unittest.mock import patch
 
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.telemetry_world import accept, display, event, opportunity, survive
-from backend.world import Peer, World, gateway, scripted, segment
+from backend.world import Peer, World, closing, gateway, scripted, segment
 from foretype_backend.config.settings import TelemetryConfig
 from foretype_backend.experiments import live as live_module
 from foretype_backend.experiments.experiment import Experiment, Spec, check_spec
 from foretype_backend.experiments.live import LiveExperiments
 from foretype_backend.experiments.store import ExperimentStore
 from foretype_backend.experiments.variants import Knobs, Variant
-from foretype_backend.identity.store import IdentityStore
 from foretype_backend.telemetry.sink import TelemetrySink
 from foretype_context.prompt.layouts import LAYOUTS
 from foretype_context.prompt.profile import KNOBS
 from foretype_context.prompt.segments import Kind
-from foretype_wire.messages import Ack, Complete, Delta, Done, Feedback, Hello, Profile, RequestClass
+from foretype_wire.messages import Ack, Feedback, Hello, Profile
 
 HOUR_MS = 3_600_000
 MORNING_MS = NOW_MS - 12 * HOUR_MS  # midnight, UTC
@@ -107,8 +106,7 @@ class Developer:
                 segment(Kind.SUFFIX, "\n"),
                 segment(Kind.MIDDLE, ""),
             ]
-            await self.peer.send(Complete(id=id, segments=parts, max_tokens=16, class_=RequestClass.INTERACTIVE))
-            text, done = await self._answered(id)
+            text, done = await self.peer.answer(id, segments=parts, max_tokens=16)
             arm = {"experiment": profile.experiment, "variant": profile.variant, "block": profile.block}
             at = {"session": self.name, "t_ms": clock.now_ms + self._skew_ms, **arm}
             tokens = done.usage.prompt_tokens
@@ -126,16 +124,6 @@ class Developer:
         await self.peer.send(Feedback(batch=f"b{self._batches}", events=events))
         ack = await self.peer.receive()
         assert isinstance(ack, Ack) and not ack.refused, ack
-
-    async def _answered(self, id: str) -> tuple[str, Done]:
-        text = ""
-        while True:
-            message = await self.peer.receive()
-            if isinstance(message, Delta):
-                text += message.text
-            else:
-                assert isinstance(message, Done) and message.id == id, message
-                return text, message
 
     def _next(self) -> int:
         self._seq += 1
@@ -159,7 +147,7 @@ class Office:
 
     async def developer(self, name: str, *, skew_ms: int = 0, knobs: Sequence[str] = EVERYTHING) -> Developer:
         headers = {"Authorization": f"Bearer {self._token}"}
-        peer = await self._stack.enter_async_context(self.world.peer(hello=False, additional_headers=headers))
+        peer = await self._stack.enter_async_context(self.world.peer(hello=None, additional_headers=headers))
         made = Developer(peer, name, skew_ms=skew_ms)
         await made.hello(knobs)
         self.developers.append(made)
@@ -199,18 +187,10 @@ async def office(
             options: dict[str, Any] = {"identity": identity, "salts": salts(), "feedback": sink, "experiments": live}
             async with gateway(scripted(answer), **options | parts) as world:
                 made = Office(world, live, ExperimentStore(store), identity, clock, token.text)
-                try:
+                async with closing(made, live, sink):
                     yield made
-                finally:
-                    await made.close()
-                    await live.close()
-                    await sink.close()
 
 
 async def drafted(store: ExperimentStore, name: str, made: Spec, clock: Clock, **whom: str) -> Experiment:
     whole = {"tenant": "acme", "team": ""} | whom
     return await store.create(Experiment(name, spec=made, **whole), clock.now_ms)
-
-
-async def experiments_in(url: str) -> ExperimentStore:
-    return ExperimentStore(await IdentityStore.open(url))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.redis_server import patient_ledger
-from backend.world import World, gateway
+from backend.world import World, closing, gateway
 from foretype_backend.admission.leases import Leases
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.redis_leases import RedisLeases
@@ -57,11 +57,8 @@ async def identity_of(
         **parts,
     )
     await identity.start()
-    try:
+    async with closing(identity, store):
         yield identity, store
-    finally:
-        await identity.close()
-        await store.close()
 
 
 def salts() -> SaltBook:
@@ -83,15 +80,12 @@ async def leased_gateway(
             clock = asyncio.get_running_loop().time
             leases = Leases(accounts.quotas.budgets, slice_s=slice_s, now=clock())
             shared = RedisLeases(redis_url, leases, slice_s=slice_s, clock=clock)
-            try:
-                async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
-                    world.service.metrics.watch_leases(shared.away_s)
-                    assert await shared.renew()
-                    accounts.spend_from(shared)
-                    shared.start()
-                    yield world, {"Authorization": f"Bearer {key.text}"}
-                    await world.idle()
-            finally:
-                await shared.close()
+            async with closing(shared), gateway(identity=identity, salts=salts(), accounts=accounts) as world:
+                world.service.metrics.watch_leases(shared.away_s)
+                assert await shared.renew()
+                accounts.spend_from(shared)
+                shared.start()
+                yield world, {"Authorization": f"Bearer {key.text}"}
+                await world.idle()
             (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
             assert statistics.reserved == 0

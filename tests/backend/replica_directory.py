@@ -11,6 +11,7 @@ from typing import Any
 
 from backend.model_servers import served
 from backend.replica import Replica
+from backend.world import until
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -51,9 +52,7 @@ class ReplicaDirectory:
     async def answered(self, count: int = 2) -> None:
         """Returns when it has been asked so often again."""
         wanted = self.asked + count
-        async with asyncio.timeout(60):
-            while self.asked < wanted:  # noqa: ASYNC110 - a count of requests has no event
-                await asyncio.sleep(0.005)
+        await until(lambda: self.asked >= wanted)
 
     async def _list(self, request: Request) -> Response:
         self.asked += 1

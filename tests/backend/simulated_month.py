@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
+from backend.world import closing
 from foretype_backend.reports.period import Period
 from foretype_backend.telemetry.aggregate import refresh
 from foretype_backend.telemetry.intake import Sender, read
@@ -31,7 +32,7 @@ async def write_month(url: str, period: Period, *, developers: int, suggestions:
     rng, many = np.random.default_rng(seed), 0
     people = [_person(number, developers, rng) for number in range(developers)]
     store = await Store.open(url)
-    try:
+    async with closing(store):
         days = [period.first + timedelta(days=at) for at in range((period.last - period.first).days + 1)]
         for day in days:
             if day.weekday() >= 5:
@@ -47,8 +48,6 @@ async def write_month(url: str, period: Period, *, developers: int, suggestions:
             await store.write(rows)
             many += len(rows)
         await refresh(store, {("default", day.isoformat()) for day in days})
-    finally:
-        await store.close()
     return many
 
 

@@ -1,8 +1,5 @@
 """Events as clients send them, and stores to put them into."""
 
-import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +78,3 @@ def files_with(directory: Path, needle: bytes) -> list[str]:
         for path in directory.rglob("*")
         if needle in str(path).encode() or (path.is_file() and needle in path.read_bytes())
     ]
-
-
-async def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    ends = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < ends, "it never came true"
-        await asyncio.sleep(0.01)

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.redis_server import patient_ledger, redis_server
-from backend.world import Peer, World, complete, gateway, scripted
+from backend.world import World, closing, complete, gateway, scripted
 from foretype_backend.admission.leases import Leases
 from foretype_backend.admission.limits import Budget, Denied, Reservation
 from foretype_backend.admission.redis_leases import RedisLeases
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Principal, Tenant
-from foretype_client.session.opening import opened
 from foretype_wire.messages import Cancel, Done, Error, Finish, Hello, Profile, RequestClass
 
 SLOW = 1e-3
@@ -36,13 +35,11 @@ async def spending(url: str, **budgets: Budget) -> AsyncGenerator[Accounts]:
     accounts.quotas.follow({"acme": Tenant(name="acme", budgets=budgets)}, clock())
     shared = RedisLeases(url, Leases(accounts.quotas.budgets, slice_s=0.2, now=clock()), slice_s=0.2, clock=clock)
     assert isinstance(accounts.reserve(ANN, RequestClass.INTERACTIVE, 0, clock()), Reservation)
-    try:
+    async with closing(shared):
         assert await shared.renew()
         accounts.spend_from(shared)
         shared.start()
         yield accounts
-    finally:
-        await shared.close()
 
 
 async def asked(accounts: Accounts, tokens: int) -> Reservation | Denied | None:
@@ -121,17 +118,18 @@ async def test_a_request_gets_the_burst_and_is_told_when_there_is_none(tmp_path:
         )
         accounts.spend_from(shared)
         shared.start()
-        try:
-            async with bounded(tmp_path, accounts) as (world, headers), world.http(headers=headers) as http:
-                body = {"prompt": "x = ", "max_tokens": 2}
-                assert (await http.post("/v1/completions", json=body)).status_code == 200  # which makes the budget
-                assert await shared.renew()
-                large = await http.post("/v1/completions", json=body | {"max_tokens": 900})
-                assert large.status_code == 200, large.text
-                more = await http.post("/v1/completions", json=body | {"max_tokens": 1200})
-                assert more.status_code == 429 and "larger than the burst" in more.text
-        finally:
-            await shared.close()
+        async with (
+            closing(shared),
+            bounded(tmp_path, accounts) as (world, headers),
+            world.http(headers=headers) as http,
+        ):
+            body = {"prompt": "x = ", "max_tokens": 2}
+            assert (await http.post("/v1/completions", json=body)).status_code == 200  # which makes the budget
+            assert await shared.renew()
+            large = await http.post("/v1/completions", json=body | {"max_tokens": 900})
+            assert large.status_code == 200, large.text
+            more = await http.post("/v1/completions", json=body | {"max_tokens": 1200})
+            assert more.status_code == 429 and "larger than the burst" in more.text
         (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
         assert statistics.reserved == 0
 
@@ -157,14 +155,11 @@ async def test_who_waits_for_a_budget_can_be_stopped(tmp_path: Path, way: str) -
     accounts, ledger = Accounts(lambda: "2026-09-22"), Silent()
     accounts.spend_from(ledger)
     async with bounded(tmp_path, accounts) as (world, headers):
-        async with opened(world.ws_url, compression=None, proxy=None, additional_headers=headers) as socket:
-            peer = Peer(socket, json=False)
-            await peer.send(Hello(v=1, client="test"))
-            await peer.receive()
+        async with world.peer(additional_headers=headers) as peer:
             await peer.send(complete("long", max_tokens=990))
             await ledger.asked.wait()
             if way == "leave":
-                await socket.close()
+                await peer.socket.close()
             else:
                 later = complete("next", max_tokens=1, supersedes="long")
                 await peer.send(Cancel(id="long") if way == "cancel" else later)

@@ -27,20 +27,19 @@ from backend.identity_world import NOW_MS, minted, record
 from backend.postgres_server import Postgres, PostgresUnavailableError, postgres
 from backend.postgres_server import available as postgres_available
 from backend.redis_server import RedisServer, redis_server
-from backend.replica import Replica
+from backend.replica import Replica, replicas
 from backend.test_gateway_process import serving
-from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, segments
+from backend.world import TOKENIZER, TOKENIZER_PATH, peer_at, segments
 from foretype_backend.admission.limits import Budget
 from foretype_backend.config.config import Config
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.transport.server import running
-from foretype_wire.messages import VERSION, Changed, ChangeReason, Feedback, Hello, Profile, Workspace
+from foretype_wire.messages import VERSION, Changed, ChangeReason, Feedback, Hello, Workspace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from websockets.asyncio.client import connect
 
 CANARY = "quokka_vestibule_7431_marmalade"
 SOURCE = "".join(f"value_{at} = {CANARY}(at)\n" for at in range(30))
@@ -199,11 +198,8 @@ async def everything(url: str, headers: dict[str, str], fast: Replica, chat: Rep
 
 
 async def over_the_stream(url: str, headers: dict[str, str]) -> None:
-    async with connect(url, additional_headers=headers, compression=None, proxy=None, open_timeout=60) as socket:
-        peer = Peer(socket, json=False)
-        await peer.send(Hello(v=VERSION, workspaces=[Workspace(root="/src", repository="shop")]))
-        while not isinstance(await peer.receive(), Profile):
-            pass
+    hello = Hello(v=VERSION, workspaces=[Workspace(root="/src", repository="shop")])
+    async with peer_at(url, hello, additional_headers=headers) as peer:
         await peer.ask("one", segments=segments(SOURCE), max_tokens=2)
         await peer.send(Changed(documents=["file:///src/a.py"], reason=ChangeReason.EDIT))
         await peer.send(Feedback(batch="b", events=[{"kind": "shown", "text": CANARY, CANARY: 1}]))
@@ -216,17 +212,10 @@ async def over_the_stream(url: str, headers: dict[str, str]) -> None:
 async def world(folder: Path) -> AsyncGenerator[tuple[Postgres, RedisServer, Replica, Replica, Collector, str]]:
     taking, config = Collector(), Config()
     config = msgspec.structs.replace(config, gateway=msgspec.structs.replace(config.gateway, port=0))
-    made = [Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(2)]
-    for one in made:
-        one.echoes = True
-        await one.start()
-    try:
-        with postgres("log_statement=all", "log_min_messages=debug1") as store, redis_server() as cache:
-            async with running(taking.app, config) as (host, port):
-                yield store, cache, made[0], made[1], taking, f"http://{host}:{port}/v1/traces"
-    finally:
-        for one in made:
-            await one.stop()
+    with postgres("log_statement=all", "log_min_messages=debug1") as store, redis_server() as cache:
+        async with replicas(2) as (fast, chat), running(taking.app, config) as (host, port):
+            fast.echoes = chat.echoes = True
+            yield store, cache, fast, chat, taking, f"http://{host}:{port}/v1/traces"
 
 
 async def leaks(folder: Path, *, planted: bool) -> set[str]:

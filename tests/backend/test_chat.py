@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
+from backend.world import TOKENIZER, TOKENIZER_PATH, World, closing, gateway
 from foretype_backend.chat.answer_pace import AnswerPace
 from foretype_backend.chat.door import ChatRequest
 from foretype_backend.chat.pool import QualityPool, open_quality
@@ -17,7 +17,7 @@ from foretype_backend.config.settings import LimitsConfig, PoolsConfig, QualityC
 from foretype_backend.errors import FAULT_TOLD, ConfigError, Fault
 from foretype_backend.identity.directory import Tier
 from foretype_backend.transport.server import running
-from foretype_wire.messages import Done, RequestClass
+from foretype_wire.messages import RequestClass
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
@@ -81,11 +81,8 @@ async def chatting(tracing: Any = None, **fields: Any) -> AsyncGenerator[tuple[W
     async with running(upstream.app, config) as (host, port):
         pool = pool_of(f"http://{host}:{port}/v1", tracing=tracing, **fields)
         await pool.start()
-        try:
-            async with gateway(quality=pool, tracing=tracing) as world:
-                yield world, upstream
-        finally:
-            await pool.close()
+        async with closing(pool), gateway(quality=pool, tracing=tracing) as world:
+            yield world, upstream
 
 
 async def test_an_answer_comes_whole_and_its_history_is_a_cached_prefix() -> None:
@@ -208,17 +205,14 @@ async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one()
         )
         await quality.start()
         async with gateway(quality=quality) as world, world.peer() as peer:
-            text, end, _ = await peer.ask("b", class_=RequestClass.BLOCK)
-            assert isinstance(end, Done)
+            text, _ = await peer.answer("b", class_=RequestClass.BLOCK)
             assert text
             assert not world.engine.requests
             assert quality_server.engine.requests
-            _, end, _ = await peer.ask("i")
-            assert isinstance(end, Done)
+            await peer.answer("i")
             assert len(world.engine.requests) == 1
             await quality.close()
-            text, end, _ = await peer.ask("c", class_=RequestClass.BLOCK)
-            assert isinstance(end, Done), end
+            text, _ = await peer.answer("c", class_=RequestClass.BLOCK)
             assert text
             assert len(world.engine.requests) == 2
 

@@ -20,7 +20,7 @@ from backend.loads import done, loaded
 from backend.test_chat import ASK, pool_of
 from backend.test_gateway_process import SERVE
 from backend.test_workers import total
-from backend.world import gateway, scripted
+from backend.world import gateway, scripted, until
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -242,9 +242,7 @@ async def test_an_expired_certificate_is_told_and_renewed_without_dropping_a_con
         assert await expires_s() == ended_s
         certificate(tmp_path, days=9)
         process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(60):
-            while not await welcome():  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(0.05)
+        await until(welcome)
         assert await expires_s() > datetime.now(UTC).timestamp() + 7 * 86_400
     process.terminate()
     assert await process.wait() == 0

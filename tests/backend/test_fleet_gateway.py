@@ -5,14 +5,15 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from backend.replica import Replica
-from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
+from backend.replica import Replica, replicas
+from backend.test_gateway_process import refused, serving
+from backend.world import OF_A_SHOP, TOKEN, TOKENIZER, Peer, World, gateway, segments, until
 from foretype_backend.config.check import check_file
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.load import load_config
@@ -26,7 +27,7 @@ from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.start.prepare import prepare
 from foretype_context.prompt.segments import Source
 from foretype_models.artifacts import locate, locate_embedder
-from foretype_wire.messages import VERSION, Changed, ChangeReason, Done, Hello, Workspace
+from foretype_wire.messages import Changed, ChangeReason, Done
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -42,21 +43,15 @@ async def noted(_tenant: str, _scope: str, _actor: str) -> None:
 async def fleet(
     tmp_path: Path, *, count: int = 2, token: str | None = None, **options: Any
 ) -> AsyncGenerator[tuple[World, list[Replica]]]:
-    replicas = [Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(count)]
-    for one in replicas:
-        await one.start()
-    fast = FastConfig(replicas=tuple(f"{one.url}/v1" for one in replicas))
-    pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
-    salts = SaltBook(SECRET, read_epochs(tmp_path / "epochs.json"))
-    async with gateway(pool, salts=salts, token=token, **options) as world:
-        attach_pool(world.app, pool)
-        file, peers = EpochFile(tmp_path / "epochs.json", salts), world.app.state.peers
-        attach_purger(world.app, WorkerPurger(file, lambda: peers.ask("epochs", bool), note=noted), pool)
-        try:
-            yield world, replicas
-        finally:
-            for one in replicas:
-                await one.stop()
+    async with replicas(count) as made:
+        fast = FastConfig(replicas=tuple(f"{one.url}/v1" for one in made))
+        pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+        salts = SaltBook(SECRET, read_epochs(tmp_path / "epochs.json"))
+        async with gateway(pool, salts=salts, token=token, **options) as world:
+            attach_pool(world.app, pool)
+            file, peers = EpochFile(tmp_path / "epochs.json", salts), world.app.state.peers
+            attach_purger(world.app, WorkerPurger(file, lambda: peers.ask("epochs", bool), note=noted), pool)
+            yield world, made
 
 
 def asked(document: str = "file:///src/shop/cart.py") -> dict[str, Any]:
@@ -64,14 +59,8 @@ def asked(document: str = "file:///src/shop/cart.py") -> dict[str, Any]:
     return {"segments": parts, "document": document, "max_tokens": 2}
 
 
-async def hello(peer: Peer) -> None:
-    await peer.send(Hello(v=VERSION, workspaces=[Workspace(root="/src/shop", repository="shop")]))
-    await peer.receive()
-
-
 async def cached(peer: Peer, name: str, **fields: Any) -> int:
-    _, end, _ = await peer.ask(name, **(asked() | fields))
-    assert isinstance(end, Done), end
+    _, end = await peer.answer(name, **(asked() | fields))
     return end.usage.cached_tokens
 
 
@@ -80,8 +69,7 @@ def bodies(replicas: list[Replica]) -> list[dict[str, Any]]:
 
 
 async def test_a_request_does_not_count_what_all_replicas_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with fleet(tmp_path) as (world, _), world.peer(hello=False) as peer:
-        await hello(peer)
+    async with fleet(tmp_path) as (world, _), world.peer(hello=OF_A_SHOP) as peer:
         counted: list[str] = []
         monkeypatch.setattr(ReplicaPool, "statistics", lambda _: counted.append("all of them"))
         await cached(peer, "a")
@@ -89,9 +77,11 @@ async def test_a_request_does_not_count_what_all_replicas_do(tmp_path: Path, mon
 
 
 async def test_a_colleague_is_warm_another_repository_is_not_and_a_purge_makes_all_cold(tmp_path: Path) -> None:
-    async with fleet(tmp_path) as (world, replicas), world.peer(hello=False) as one, world.peer(hello=False) as two:
-        await hello(one)
-        await hello(two)
+    async with (
+        fleet(tmp_path) as (world, replicas),
+        world.peer(hello=OF_A_SHOP) as one,
+        world.peer(hello=OF_A_SHOP) as two,
+    ):
         assert await cached(one, "a") == 0
         warm = await cached(one, "b")
         assert warm > 400
@@ -123,8 +113,7 @@ async def test_leaving_and_changed_documents_end_the_use_of_blocks(tmp_path: Pat
     async with fleet(tmp_path) as (world, _replicas):
         pool = world.engine
         assert isinstance(pool, ReplicaPool)
-        async with world.peer(hello=False) as peer:
-            await hello(peer)
+        async with world.peer(hello=OF_A_SHOP) as peer:
             await cached(peer, "a")
             used = pool.book.directory.statistics().used_blocks
             assert used > 20
@@ -155,9 +144,8 @@ async def test_the_commands_show_and_purge(tmp_path: Path) -> None:
     token.write_text(TOKEN)
     async with (
         fleet(tmp_path, token=TOKEN) as (world, _replicas),
-        world.peer(hello=False, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as peer,
+        world.peer(hello=OF_A_SHOP, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as peer,
     ):
-        await hello(peer)
         await cached(peer, "a")
         options = ["--gateway", world.url, "--token-file", str(token), "--json"]
 
@@ -266,20 +254,12 @@ def test_damaged_epochs_are_not_overlooked(tmp_path: Path) -> None:
             read_epochs(path)
 
 
-@contextlib.asynccontextmanager
-async def process(
-    profile: Path, state: Path, command: Sequence[str] = (sys.executable, "-m", "foretype_backend", "serve")
-) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """`foretype serve` on a profile."""
-    pipe = asyncio.subprocess.PIPE
-    arguments = ("--profile", str(profile), "--port", "0", "--no-telemetry", "--state-dir", str(state))
-    started = await asyncio.create_subprocess_exec(*command, *arguments, stdout=pipe, stderr=pipe)
-    try:
-        yield started
-    finally:
-        if started.returncode is None:
-            started.kill()
-        await started.communicate()
+COMMAND = (sys.executable, "-m", "foretype_backend", "serve")
+
+
+def flags(profile: Path, state: Path) -> tuple[str, ...]:
+    """Of `foretype serve` on a profile."""
+    return ("--profile", str(profile), "--port", "0", "--no-telemetry", "--state-dir", str(state))
 
 
 async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_models(tmp_path: Path) -> None:
@@ -293,11 +273,9 @@ async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_mode
         model = f"[model]\ntokenizer = '{tokenizer}'\ngrammar = 'foretype-1'\n"
         profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{two.url}/v1']\n{model}")
         async with (
-            process(profile, tmp_path / "state") as gateway,
+            serving(*flags(profile, tmp_path / "state"), command=COMMAND) as (gateway, url),
             httpx.AsyncClient(trust_env=False, timeout=60) as http,
         ):
-            assert gateway.stdout is not None
-            url = (await gateway.stdout.readline()).decode().removeprefix("ready ").strip()
             answer = await http.post(f"{url}/v1/completions", json={"prompt": LINES, "max_tokens": 3})
             assert answer.status_code == 200, answer.text
             assert answer.json()["usage"]["completion_tokens"] >= 1  # tokens of no language
@@ -313,7 +291,4 @@ async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_mode
         )  # each fills a hole before `ready`, under a salt of its own
 
         profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{other.url}/v1']\n{model}")
-        async with process(profile, tmp_path / "state") as gateway:
-            _, told = await gateway.communicate()
-            assert gateway.returncode == 2
-            assert "different models" in told.decode()
+        assert "different models" in await refused(*flags(profile, tmp_path / "state"), command=COMMAND)

@@ -10,13 +10,14 @@ import socket as socket_module
 import stat
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
+from backend.world import closing
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import GatewayConfig
 from foretype_backend.transport.sockets import bind
@@ -33,16 +34,19 @@ SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--engine", "scripte
 
 @contextlib.asynccontextmanager
 async def serving(
-    *arguments: str, command: Sequence[str] = SERVE
+    *arguments: str,
+    command: Sequence[str] = SERVE,
+    scheme: str = "http",
+    log: int = asyncio.subprocess.DEVNULL,
+    env: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """A gateway process and the URL of its ready line."""
-    process = await asyncio.create_subprocess_exec(
-        *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, *arguments, stdout=pipe, stderr=log, env=env)
     assert process.stdout is not None
     try:
         line = (await process.stdout.readline()).decode().strip()
-        assert line.startswith("ready http://"), line
+        assert line.startswith(f"ready {scheme}://"), line
         yield process, line.removeprefix("ready ")
     finally:
         if process.returncode is None:
@@ -50,9 +54,9 @@ async def serving(
         await process.communicate()
 
 
-async def refused(*arguments: str) -> str:
+async def refused(*arguments: str, command: Sequence[str] = SERVE) -> str:
     process = await asyncio.create_subprocess_exec(
-        *SERVE, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     out, err = await process.communicate()
     assert process.returncode == 2
@@ -224,13 +228,11 @@ async def test_a_gguf_file_of_the_user_is_served_with_nothing_beside_it(tmp_path
             cache_dir=tmp_path / "c",
         )
         await session.start()
-        try:
+        async with closing(session):
             profile = await session.ready(60)
             tokenizer = tokenizer_from_bytes(await session.tokenizer_json())
             assert tokenizer.digest == profile.tokenizer_digest
             assert tokenizer.count("def f(") == 6
-        finally:
-            await session.close()
 
 
 async def test_a_gguf_file_without_a_usable_tokenizer_says_what_to_put_beside_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from backend.identity_world import NOW_MS, minted, record
 from backend.postgres_server import Postgres, available, postgres
 from backend.test_gateway_process import serving
-from backend.world import until
+from backend.world import closing, until
 from foretype_backend.identity.directory import Denial, Tenant
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.store import IdentityStore
@@ -83,10 +83,8 @@ async def watching(url: str, read_url: str) -> AsyncGenerator[DirectoryWatch]:
         await IdentityStore.open(url, read_url=read_url), poll_s=0.02, clock=asyncio.get_running_loop().time
     )
     await watch.start()
-    try:
+    async with closing(watch):
         yield watch
-    finally:
-        await watch.close()
 
 
 def refused(watch: DirectoryWatch, key: ApiKey) -> bool:

@@ -13,8 +13,9 @@ import httpx
 import pytest
 from backend.replica import Replica
 from backend.replica_directory import ReplicaDirectory
-from backend.test_fleet_gateway import LINES, SECRET, asked, process
-from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, until
+from backend.test_fleet_gateway import COMMAND, LINES, SECRET, asked, flags
+from backend.test_gateway_process import serving
+from backend.world import OF_A_SHOP, TOKENIZER, TOKENIZER_PATH, World, gateway, until
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.errors import ConfigError, EngineUnavailableError
@@ -27,7 +28,7 @@ from foretype_backend.fleet.members.revisions import on_canary
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.operations.status import status as status_command
 from foretype_backend.prefix.salt import SaltBook
-from foretype_wire.messages import VERSION, Done, Hello, Workspace
+from msgspec.structs import replace
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -308,13 +309,8 @@ async def test_a_rollout_asks_the_canary_for_its_developers_alone_and_takes_them
 
         async def ask(user: str) -> str:
             before = len(canary.bodies)
-            async with ours.world.peer(hello=False) as peer:
-                await peer.send(
-                    Hello(v=VERSION, user=user, workspaces=[Workspace(root="/src/shop", repository="shop")])
-                )
-                await peer.receive()
-                _, end, _ = await peer.ask("x", **asked())
-                assert isinstance(end, Done), end
+            async with ours.world.peer(hello=replace(OF_A_SHOP, user=user)) as peer:
+                await peer.answer("x", **asked())
             return "r2" if len(canary.bodies) > before else "r1"
 
         rollout = AnnouncedRollout("r1", "r2", 0.5, 7)
@@ -383,9 +379,10 @@ async def test_a_gateway_process_follows_its_directory_proves_who_comes_and_relo
             f"[pool.fast.discovery]\nsource = 'http'\nurl = '{directory.url}'\npoll_s = 0.1\n"
             f"[model]\ntokenizer = '{TOKENIZER_PATH}'\ngrammar = 'foretype-1'\n"
         )
-        async with process(profile, state) as serving, httpx.AsyncClient(trust_env=False, timeout=60) as http:
-            assert serving.stdout is not None
-            url = (await serving.stdout.readline()).decode().removeprefix("ready ").strip()
+        async with (
+            serving(*flags(profile, state), command=COMMAND) as (gateway, url),
+            httpx.AsyncClient(trust_env=False, timeout=60) as http,
+        ):
 
             async def members() -> dict[str, tuple[str, str]]:
                 pool = (await http.get(f"{url}/admin/status")).json()["pools"]["fast"]["membership"]
@@ -406,12 +403,12 @@ async def test_a_gateway_process_follows_its_directory_proves_who_comes_and_relo
             await ours.up("c", revision="r1")
             assert await become("c", "member") == "in_service"
             profile.write_text(profile.read_text() + "[limits]\nmax_tokens = 7\n")
-            serving.send_signal(signal.SIGHUP)
+            gateway.send_signal(signal.SIGHUP)
             assert (await members())["c"] == ("member", "in_service")
             signals = (await http.get(f"{url}/v1/fleet/signals")).json()["fast"]
             assert signals["replicas"] == 2
             answer = await http.post(f"{url}/v1/completions", json={"prompt": LINES, "max_tokens": 3})
             assert answer.status_code == 200, answer.text
-            serving.send_signal(signal.SIGTERM)
-            assert await serving.wait() == 0
+            gateway.send_signal(signal.SIGTERM)
+            assert await gateway.wait() == 0
         assert not stranger.bodies or all(body["cache_salt"] == "foretype" for body in stranger.bodies)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, gateway, profile, scripted, until
+from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, closing, gateway, profile, scripted, until
 from context.tiny import raw
 from foretype_backend.admission.degradation import profile_at
 from foretype_backend.chat.edit_pool import open_edit_pool
@@ -116,8 +116,8 @@ async def test_markers_that_are_tokens_of_the_vocabulary_are_read() -> None:
 async def test_without_a_model_a_question_is_refused_and_the_connection_lives() -> None:
     async with gateway(scripted("x + 1\n")) as world, world.peer() as peer, world.http() as http:
         await peer.send(asked())
-        refused = await peer.receive()
-        assert isinstance(refused, Error) and (refused.code, refused.field) == (ErrorCode.INVALID_REQUEST, "type")
+        refused = await peer.error()
+        assert (refused.code, refused.field) == (ErrorCode.INVALID_REQUEST, "type")
         assert refused.id == "n1" and "model.next_edit" in refused.message
         await peer.still_works()
         answer = await http.post("/v1/next_edit", json={"question": {"window": "a\n", "cursor": 0}})
@@ -142,8 +142,8 @@ async def test_a_wrong_question_is_named_by_its_field(fields: dict[str, Any], fi
         raw_fields = msgspec.to_builtins(asked("n2"))
         raw_fields["question"]["window"] = "x" * 20_000
         await peer.send(msgspec.msgpack.encode(raw_fields))
-        too_long = await peer.receive()
-        assert isinstance(too_long, Error) and (too_long.id, too_long.field) == ("n2", "question.window")
+        too_long = await peer.error()
+        assert (too_long.id, too_long.field) == ("n2", "question.window")
         await peer.still_works()
 
 
@@ -208,20 +208,18 @@ async def test_a_model_on_a_server_of_its_own_answers_and_one_that_is_away_keeps
         opened = open_edit_pool(config)
         assert opened is not None
         await opened.start()
-        try:
-            async with (
-                gateway(scripted("x + 1\n"), edit_pool=opened) as world,
-                world.peer() as peer,
-                world.http() as http,
-            ):
-                await peer.send(asked())
-                edited, end = await answered(peer)
-                assert edited == Edited(id="n1", edit=EDIT) and isinstance(end, Done), end
-                assert "updated/a.py" in seen[-1]
-                await peer.still_works()
-                assert 'pool="next_edit"' in (await http.get("/metrics")).text
-        finally:
-            await opened.close()
+        async with (
+            closing(opened),
+            gateway(scripted("x + 1\n"), edit_pool=opened) as world,
+            world.peer() as peer,
+            world.http() as http,
+        ):
+            await peer.send(asked())
+            edited, end = await answered(peer)
+            assert edited == Edited(id="n1", edit=EDIT) and isinstance(end, Done), end
+            assert "updated/a.py" in seen[-1]
+            await peer.still_works()
+            assert 'pool="next_edit"' in (await http.get("/metrics")).text
     away = open_edit_pool(
         msgspec.structs.replace(
             config, pool=PoolsConfig(next_edit=msgspec.structs.replace(pool, url="http://127.0.0.1:9/v1"))
@@ -229,14 +227,11 @@ async def test_a_model_on_a_server_of_its_own_answers_and_one_that_is_away_keeps
     )
     assert away is not None
     await away.start()
-    try:
-        async with gateway(scripted("x + 1\n"), edit_pool=away) as world, world.peer() as peer:
-            await peer.send(asked())
-            edited, end = await answered(peer)
-            assert edited is None and isinstance(end, Error) and end.code is ErrorCode.ENGINE_UNAVAILABLE
-            await peer.still_works()
-    finally:
-        await away.close()
+    async with closing(away), gateway(scripted("x + 1\n"), edit_pool=away) as world, world.peer() as peer:
+        await peer.send(asked())
+        edited, end = await answered(peer)
+        assert edited is None and isinstance(end, Error) and end.code is ErrorCode.ENGINE_UNAVAILABLE
+        await peer.still_works()
 
 
 def test_a_loaded_gateway_asks_for_less_and_in_the_end_for_nothing() -> None:

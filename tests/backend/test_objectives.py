@@ -12,7 +12,7 @@ from foretype_backend.operations.objectives import PromiseOutcome, judged
 from foretype_backend.operations.stages import STAGES, cached_by_scope
 from foretype_backend.start.phases import StartPhases
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
-from foretype_wire.messages import Done, Error, RequestClass, Timings, Usage
+from foretype_wire.messages import Error, RequestClass, Timings, Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,8 +122,7 @@ async def test_a_gateway_tells_promises_stages_and_whose_text_was_cached() -> No
             before = (await http.get("/metrics")).text
             assert _promises(before) == {}  # every outcome is there from the start, at nought
             for id in ("first", "again"):
-                _, end, _ = await peer.ask(id, segments=segments(prefix=long))
-                assert isinstance(end, Done)
+                await peer.answer(id, segments=segments(prefix=long))
             refused = complete("late", deadline_ms=0.001)
             await peer.send(refused)
             assert isinstance((await peer.until_end("late"))[1], Error)
@@ -140,8 +139,7 @@ async def test_an_answer_that_broke_off_is_a_promise_that_was_broken() -> None:
     engine = scripted("word " * 8)
     async with gateway(engine) as world, world.peer() as peer, world.http() as http:
         engine.fail_next(after_tokens=3)
-        _, end, _ = await peer.ask()
-        assert isinstance(end, Error)
+        await peer.refusal()
         assert _promises((await http.get("/metrics")).text) == {("interactive", "failed"): 1.0}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_chat import ASK, pool_of
-from backend.world import TOKENIZER, World, complete, gateway, profile, scripted, segment, segments
+from backend.world import TOKENIZER, World, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.limits import Budget, Budgets, Denied
 from foretype_backend.config.settings import LimitsConfig
@@ -141,8 +141,8 @@ async def test_a_changed_frame_is_bounded_and_worked_off_in_slices_before_the_ne
 
     async with gateway(changed=changed) as world, world.peer() as peer:
         await peer.send(Changed(documents=[""] * (MAX_CHANGED + 1), reason=ChangeReason.PULL))
-        refused = await peer.receive()
-        assert isinstance(refused, Error) and (refused.code, refused.field) == (ErrorCode.INVALID_REQUEST, "documents")
+        refused = await peer.error()
+        assert (refused.code, refused.field) == (ErrorCode.INVALID_REQUEST, "documents")
         assert not slices
         await peer.send(Changed(documents=[str(at) for at in range(MAX_CHANGED)], reason=ChangeReason.PULL))
         await peer.still_works()
@@ -178,7 +178,7 @@ def test_a_name_that_changed_costs_no_walk_through_every_prompt_of_its_session()
 
 
 async def test_remembered_texts_are_bounded_in_number_and_only_of_who_may_ask() -> None:
-    async with gateway() as world, world.peer(hello=False) as stranger, world.peer() as peer:
+    async with gateway() as world, world.peer(hello=None) as stranger, world.peer() as peer:
         tiny = [segment(Kind.FILE, str(at), path="f") for at in range(1024)]
         await stranger.send(complete("early", segments=tiny))
         assert isinstance(await stranger.receive(), Error)
@@ -204,9 +204,7 @@ async def test_remembered_texts_of_a_tenant_are_bounded_over_its_connections_and
             assert sum(len(connection.session.cache) for connection in digest) < 12
             for peer in (one, two):
                 await peer.still_works()
-        async with asyncio.timeout(60):
-            while held.statistics().tenants:  # noqa: ASYNC110 - the gateway sees the end of a connection a little later
-                await asyncio.sleep(0.002)
+        await until(lambda: not held.statistics().tenants)
         assert held.statistics().held == 0
 
 
@@ -219,8 +217,8 @@ async def test_who_is_over_the_budget_is_refused_before_anything_is_encoded(tmp_
     async with poor_tenant(tmp_path, budgets, tokenizer=tokenizer) as (world, (headers, _)):
         text = "x = 1\n" * 200
         async with world.peer(additional_headers=headers) as peer:
-            _, end, _ = await peer.ask(segments=segments(prefix=text))
-            assert isinstance(end, Error) and end.code is ErrorCode.RATE_LIMITED
+            end = await peer.refusal(segments=segments(prefix=text))
+            assert end.code is ErrorCode.RATE_LIMITED
         async with world.http(headers=headers) as http:
             for path, body in (
                 ("/v1/completions", {"prompt": text}),
@@ -271,10 +269,10 @@ async def test_what_is_refused_has_cost_its_sender(tmp_path: Path) -> None:
                 assert level < before - 500, "an eighth of what was counted"
                 before = level
         async with world.peer(additional_headers=headers) as peer:
-            _, end, _ = await peer.ask("long", segments=segments(prefix=too_long))
-            assert isinstance(end, Error) and end.code is ErrorCode.INVALID_REQUEST
-            _, end, _ = await peer.ask("late", deadline_ms=0.001, segments=segments(prefix="y = 2\n" * 100))
-            assert isinstance(end, Error) and end.code is ErrorCode.EXPIRED
+            end = await peer.refusal("long", segments=segments(prefix=too_long))
+            assert end.code is ErrorCode.INVALID_REQUEST
+            end = await peer.refusal("late", deadline_ms=0.001, segments=segments(prefix="y = 2\n" * 100))
+            assert end.code is ErrorCode.EXPIRED
             await peer.still_works()
         assert level_of(accounts) < before
 
@@ -289,9 +287,7 @@ async def test_a_cancel_storm_gives_every_reservation_back(tmp_path: Path) -> No
                 await peer.send(complete(f"r{number}", segments=segments(prefix=text), supersedes=f"r{number - 1}"))
                 await peer.send({"type": "cancel", "id": f"r{number}"})
         await world.idle()
-        async with asyncio.timeout(60):
-            while accounts.quotas.budgets._live:  # noqa: ASYNC110 - the last threads are not waited for
-                await asyncio.sleep(0.005)
+        await until(lambda: not accounts.quotas.budgets._live)
         assert level_of(accounts) > 0
 
 

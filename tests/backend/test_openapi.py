@@ -14,7 +14,7 @@ from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_chat import Upstream, pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import serving
-from backend.world import TOKEN, TOKENIZER, World, gateway
+from backend.world import TOKEN, TOKENIZER, World, closing, gateway
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import ModelConfig, TelemetryConfig
 from foretype_backend.doors.contract import DocumentedApp
@@ -96,15 +96,13 @@ async def test_doors_keep_what_the_document_promises(tmp_path: Path) -> None:
     async with running(upstream.app, config) as (host, port):
         pool = pool_of(f"http://{host}:{port}/v1")
         await pool.start()
-        try:
+        async with closing(pool):
             # Reports are of a store that is there, and not of whoever runs the tests.
             events = str(tmp_path / "events.db")
             await (await Store.open(events)).close()
             sections = {"model": ModelConfig(next_edit="sweep-next-edit"), "telemetry": TelemetryConfig(url=events)}
             async with fleet(tmp_path, token=TOKEN, quality=pool, sections=sections) as (world, _):
                 status, said = await _schemathesis(world, tmp_path)
-        finally:
-            await pool.close()
     assert status == 0, said
     assert "Tested: 35" in said and "No failures" not in said.partition("SUMMARY")[0], said
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from backend.replica import Replica
+from backend.replica import Replica, replicas
 from backend.replica_directory import ReplicaDirectory
-from backend.world import TOKENIZER, until
+from backend.world import TOKENIZER, closing, until
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
 from foretype_backend.errors import ConfigError
@@ -40,11 +40,10 @@ class Apart:
 @contextlib.asynccontextmanager
 async def apart(**roles: str) -> AsyncGenerator[Apart]:
     options: dict[str, Any] = {"poll_s": 0.05, "shrink_interval_s": 0.2, "first_wait_s": 60.0}
-    async with ReplicaDirectory().running() as directory:
-        replicas = {name: Replica(vocabulary=TOKENIZER.vocabulary_tokens) for name in roles}
+    async with ReplicaDirectory().running() as directory, replicas(len(roles)) as made:
+        named = dict(zip(roles, made, strict=True))
         for name, role in roles.items():
-            await replicas[name].start()
-            directory.announce(name, replicas[name], role=role)
+            directory.announce(name, named[name], role=role)
         fast = FastConfig(
             discovery=DiscoveryConfig(source="http", url=directory.url, **options),
             prefill_from_tokens=256,
@@ -55,14 +54,10 @@ async def apart(**roles: str) -> AsyncGenerator[Apart]:
         fast.check()
         pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
         await pool.start()
-        try:
+        async with closing(pool):
             await until(lambda: len(pool.pool_statistics().replicas) == len(roles))
             await until(lambda: all(one.standing == "in_service" for one in pool.pool_statistics().replicas.values()))
-            yield Apart(pool, directory, replicas)
-        finally:
-            await pool.close()
-            for one in replicas.values():
-                await one.stop()
+            yield Apart(pool, directory, named)
 
 
 async def test_a_long_prompt_is_computed_by_one_and_answered_by_the_other_a_short_or_cached_one_is_not() -> None:
@@ -121,10 +116,8 @@ async def test_an_abort_while_the_prompt_is_computed_ends_it_there() -> None:
 
 
 async def test_without_the_setting_a_prefill_replica_is_not_asked() -> None:
-    async with ReplicaDirectory().running() as directory:
-        replicas = [Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(2)]
-        for one, role in zip(replicas, ("prefill", "both"), strict=True):
-            await one.start()
+    async with ReplicaDirectory().running() as directory, replicas(2) as made:
+        for one, role in zip(made, ("prefill", "both"), strict=True):
             directory.announce(role, one, role=role)
         pool = make_pool(FastConfig(discovery=DiscoveryConfig(source="http", url=directory.url, poll_s=0.05)))
         await pool.start()
@@ -134,8 +127,6 @@ async def test_without_the_setting_a_prefill_replica_is_not_asked() -> None:
         assert [(one.name, one.why) for one in membership.refused] == [("prefill", RefusalReason.ROLE)]
         assert "prefill_from_tokens" in membership.refused[0].reason
         await pool.close()
-        for one in replicas:
-            await one.stop()
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,18 @@
 """What an orchestrator asks: `/livez`, `/readyz`, and metrics on a port of their own."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import Replica
-from backend.test_gateway_process import SERVE, refused, serving
+from backend.replica import replicas
+from backend.test_gateway_process import refused, serving
 from backend.test_workers import BODY, children, fresh, scraped, total
 from backend.world import TOKEN, TOKENIZER, gateway, scripted, until
 from foretype_backend.config.fleet import FastConfig
@@ -59,18 +58,6 @@ async def test_a_probe_without_a_host_is_answered() -> None:
         writer.write(b"GET /livez HTTP/1.0\r\n\r\n")
         assert (await reader.readline()).split()[1] == b"200"
         writer.close()
-
-
-@contextlib.asynccontextmanager
-async def replicas(count: int) -> AsyncGenerator[list[Replica]]:
-    found = [Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(count)]
-    for one in found:
-        await one.start()
-    try:
-        yield found
-    finally:
-        for one in found:
-            await one.stop()
 
 
 @pytest.mark.usefixtures("never_kept")
@@ -240,23 +227,15 @@ async def test_a_metrics_port_in_use_ends_the_start(workers: str, tmp_path: Path
 
 @pytest.mark.slow
 async def test_a_free_port_for_metrics_is_told_in_the_log(tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *SERVE,
-        *("--port", "0", "--profile", metrics_file(tmp_path, 0)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    try:
+    arguments = ("--port", "0", "--profile", metrics_file(tmp_path, 0))
+    async with serving(*arguments, log=asyncio.subprocess.PIPE) as (process, _):
+        assert process.stderr is not None
         async with asyncio.timeout(60):
             while b"metrics at " not in (line := await process.stderr.readline()):
                 assert line, "it ended"
         url = line.decode().partition("metrics at ")[2].partition(",")[0]
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert "foretype_slots" in (await http.get(url)).text
-    finally:
-        process.kill()
-        await process.communicate()
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, Clock, minted, record
-from backend.replica import Replica
+from backend.replica import Replica, replicas
 from backend.test_workers import children, fresh
-from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, segments
+from backend.world import OF_A_SHOP, TOKENIZER_PATH, Peer, closing, peer_at, segments
 from foretype_backend.errors import EntryError
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
@@ -24,10 +24,9 @@ from foretype_backend.operations.worker_peers import WorkerAddress
 from foretype_backend.prefix.epochs import EpochFile, read_epochs
 from foretype_backend.prefix.purge_report import Purged
 from foretype_backend.prefix.salt import SaltBook
-from foretype_wire.messages import VERSION, Done, Hello, Need, Workspace
+from foretype_wire.messages import Done, Need
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.asyncio.client import connect
 
 from backend import postgres_server
 
@@ -65,10 +64,8 @@ def test_epochs_never_go_back_and_each_move_is_told_once(moves: list[tuple[str, 
 async def opened(folder: Path) -> AsyncGenerator[IdentityStore]:
     store = await IdentityStore.open(str(folder / "i.db"))
     await store.add_tenant(Tenant(name="acme"), NOW_MS)
-    try:
+    async with closing(store):
         yield store
-    finally:
-        await store.close()
 
 
 async def test_a_purge_waits_for_who_follows_and_names_who_does_not(tmp_path: Path) -> None:
@@ -198,15 +195,8 @@ async def editors(url: str, replica: Replica, count: int, **options: Any) -> Asy
     async with contextlib.AsyncExitStack() as stack:
         found: list[Editor] = []
         for _ in range(count):
-            socket = await stack.enter_async_context(
-                connect(
-                    f"{url.replace('http', 'ws')}/v1/stream", compression=None, proxy=None, open_timeout=60, **options
-                )
-            )
-            peer = Peer(socket, json=False)
-            await peer.send(Hello(v=VERSION, workspaces=[Workspace(root="/src/shop", repository="shop")]))
-            await peer.receive()
-            found.append(Editor(peer, replica))
+            peer = peer_at(f"{url.replace('http', 'ws')}/v1/stream", OF_A_SHOP, **options)
+            found.append(Editor(await stack.enter_async_context(peer), replica))
         yield found
 
 
@@ -219,12 +209,6 @@ async def become(them: list[Editor], wanted: str) -> None:
     async with asyncio.timeout(60):
         while await salts_of(them) != {wanted}:  # noqa: ASYNC110 - of other processes
             await asyncio.sleep(0.05)
-
-
-@contextlib.asynccontextmanager
-async def a_replica() -> AsyncGenerator[Replica]:
-    async with Replica(vocabulary=TOKENIZER.vocabulary_tokens) as replica:
-        yield replica
 
 
 def written(folder: Path, replica: Replica, more: str) -> Path:
@@ -264,7 +248,7 @@ async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path
     headers = {"Authorization": f"Bearer {key.text}"}
     (tmp_path / "salt").write_bytes(b"s" * 32)
     async with contextlib.AsyncExitStack() as stack:
-        replica = await stack.enter_async_context(a_replica())
+        (replica,) = await stack.enter_async_context(replicas(1))
         profile = written(tmp_path, replica, f"[identity]\nurl = '{store_url}'\nsalt_file = '{tmp_path / 'salt'}'\n")
         (many, first), (_, second) = await asyncio.gather(
             stack.enter_async_context(process(profile, tmp_path / "one", "--workers", "2")),
@@ -320,7 +304,7 @@ async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path
 @pytest.mark.slow
 async def test_without_identities_the_workers_of_a_gateway_follow_each_other(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        replica = await stack.enter_async_context(a_replica())
+        (replica,) = await stack.enter_async_context(replicas(1))
         state = tmp_path / "state"
         gateway, url = await stack.enter_async_context(process(written(tmp_path, replica, ""), state, "--workers", "2"))
         them = await stack.enter_async_context(editors(url, replica, 6))

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from backend.patient_gateway import SERVE
 from backend.test_faults import certificate
+from backend.test_gateway_process import serving
 from foretype_backend.config.settings import DEFAULT_PORT
 from foretype_backend.operations.ready_check import main, readiness_url
 from foretype_lab.processes import free_ports
@@ -36,18 +36,9 @@ async def test_the_images_health_check_is_right_with_a_certificate_and_another_p
 
     code, told = await healthy()
     assert code == 1 and told.startswith("not ready: "), told
-    process = await asyncio.create_subprocess_exec(
-        *SERVE,
-        *("--profile", str(profile), "--state-dir", str(tmp_path / "state"), "--no-telemetry"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        assert (await process.stdout.readline()).startswith(b"ready https" if tls else b"ready http:")
+    arguments = ("--profile", str(profile), "--state-dir", str(tmp_path / "state"), "--no-telemetry")
+    async with serving(*arguments, scheme="https" if tls else "http"):
         assert await healthy() == (0, "")
-    finally:
-        process.kill()
-        await process.communicate()
 
 
 def test_where_a_file_says_nothing_the_defaults_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.replica import Replica
+from backend.replica import Replica, replicas
 from backend.test_gateway_process import serving
 from backend.test_tenants_apart import LINES, keys_of
-from backend.world import TOKENIZER, TOKENIZER_PATH
+from backend.world import TOKENIZER_PATH
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.errors import FAULT_TOLD, Fault, NoReplicaError
 from foretype_backend.fleet.routing.router import Router
@@ -146,24 +146,19 @@ def prompts(replica: Replica) -> int:
 @pytest.mark.parametrize("bound", [True, pytest.param(False, marks=pytest.mark.slow)])
 async def test_a_tenant_whose_replicas_are_all_down_is_refused_and_asks_no_other(tmp_path: Path, bound: bool) -> None:
     """The control: a file that binds nobody sends the same tenant to the other region."""
-    replicas = [Replica(vocabulary=TOKENIZER.vocabulary_tokens, block=128) for _ in range(2)]
-    for one in replicas:
-        await one.start()
-    inside, outside = replicas
     make_secret(tmp_path / "salt")
-    urls = ", ".join(f"'{one.url}/v1'" for one in replicas)
     profile = tmp_path / "team.toml"
-    profile.write_text(
-        f"{EU}[model]\ntokenizer = '{TOKENIZER_PATH}'\n[limits]\nretry_wait_ms = 200\n"
-        f"[pool.fast]\nreplicas = [{urls}]\nregions = ['eu', 'us']\ncheck_every_s = 0.2\nbatch = 1\n"
-        f"[identity]\nurl = '{tmp_path / 'i.db'}'\npoll_ms = 20\nsalt_file = 'salt'\n{BOUND * bound}"
-    )
     acme, free = await keys_of(tmp_path, "acme", "free")
     command = (sys.executable, "-m", "foretype_backend", "serve", "--port", "0", "--no-telemetry")
     arguments = ("--profile", str(profile), "--state-dir", str(tmp_path))
     async with contextlib.AsyncExitStack() as stack:
-        for one in replicas:
-            stack.push_async_callback(one.stop)
+        inside, outside = await stack.enter_async_context(replicas(2, block=128))
+        urls = ", ".join(f"'{one.url}/v1'" for one in (inside, outside))
+        profile.write_text(
+            f"{EU}[model]\ntokenizer = '{TOKENIZER_PATH}'\n[limits]\nretry_wait_ms = 200\n"
+            f"[pool.fast]\nreplicas = [{urls}]\nregions = ['eu', 'us']\ncheck_every_s = 0.2\nbatch = 1\n"
+            f"[identity]\nurl = '{tmp_path / 'i.db'}'\npoll_ms = 20\nsalt_file = 'salt'\n{BOUND * bound}"
+        )
         _, url = await stack.enter_async_context(serving(*arguments, command=command))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, trust_env=False, timeout=60))
         await asyncio.gather(*(answered(http, acme, f"{at} {LINES}") for at in range(12)))

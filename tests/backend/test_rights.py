@@ -4,14 +4,14 @@ import asyncio
 import base64
 import contextlib
 import hmac
-import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
+from backend.commands import run
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import Replica
+from backend.replica import Replica, replicas
 from backend.world import TOKENIZER, Peer, World, gateway, segments, until
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.fleet.build import make_pool
@@ -22,12 +22,10 @@ from foretype_backend.identity.rights import grant, open_to_all, revoke
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.prefix.rights import CacheRights
 from foretype_backend.prefix.salt import Namespace, SaltBook, cache_salt
-from foretype_client.commands.cli import app
-from foretype_wire.messages import VERSION, Done, Hello, Source, Workspace
+from foretype_wire.messages import VERSION, Hello, Source, Workspace
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
 CANARY = "".join(f"canary_{at} = secret_of_the_shop({at})\n" for at in range(40))
 NAMES = st.sampled_from(["", "a", "b"])
@@ -78,9 +76,8 @@ class Shop(NamedTuple):
 
     @contextlib.asynccontextmanager
     async def editor(self, user: str, repository: str = "shop") -> AsyncGenerator[Peer]:
-        async with self.world.peer(hello=False, additional_headers=self.keys[user]) as peer:
-            await peer.send(Hello(v=VERSION, workspaces=[Workspace(root="/src/shop", repository=repository)]))
-            await peer.receive()
+        hello = Hello(v=VERSION, workspaces=[Workspace(root="/src/shop", repository=repository)])
+        async with self.world.peer(hello=hello, additional_headers=self.keys[user]) as peer:
             yield peer
 
     async def looks(self) -> None:
@@ -97,35 +94,29 @@ async def cached(peer: Peer) -> int:
     parts = [
         replace(one, source=Source(document=document, path="cart.py", end=len(CANARY))) for one in segments(CANARY)
     ]
-    _, end, _ = await peer.ask(f"r{next(_asked)}", segments=parts, document=document, max_tokens=2)
-    assert isinstance(end, Done), end
+    _, end = await peer.answer(f"r{next(_asked)}", segments=parts, document=document, max_tokens=2)
     return end.usage.cached_tokens
 
 
 @contextlib.asynccontextmanager
 async def shop(folder: Path) -> AsyncGenerator[tuple[Shop, Replica]]:
     """Ann and carl are of the team web, bob is of another; one tenant, one repository, one replica."""
-    replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-    await replica.start()
-    try:
-        async with identity_of(folder / "i.db") as (identity, store):
-            keys: dict[str, dict[str, str]] = {}
-            for team in ("web", "games"):
-                await store.add_team("acme", team)
-            for user, team in (("ann", "web"), ("carl", "web"), ("bob", "games"), ("boss", "web")):
-                await store.put_user(User(tenant="acme", name=user, team=team))
-                key = minted()
-                scopes = frozenset(Scope) if user == "boss" else frozenset({Scope.COMPLETE})
-                await store.add_key(key, record(key, user=user, scopes=scopes), NOW_MS)
-                keys[user] = {"Authorization": f"Bearer {key.text}"}
-            pool = make_pool(FastConfig(replicas=(f"{replica.url}/v1",)), vocabulary_tokens=TOKENIZER.vocabulary_tokens)
-            async with gateway(pool, salts=salts(), identity=identity) as world:
-                attach_pool(world.app, pool)
-                made = Shop(world, identity, store, keys)
-                await made.looks()
-                yield made, replica
-    finally:
-        await replica.stop()
+    async with replicas(1) as (replica,), identity_of(folder / "i.db") as (identity, store):
+        keys: dict[str, dict[str, str]] = {}
+        for team in ("web", "games"):
+            await store.add_team("acme", team)
+        for user, team in (("ann", "web"), ("carl", "web"), ("bob", "games"), ("boss", "web")):
+            await store.put_user(User(tenant="acme", name=user, team=team))
+            key = minted()
+            scopes = frozenset(Scope) if user == "boss" else frozenset({Scope.COMPLETE})
+            await store.add_key(key, record(key, user=user, scopes=scopes), NOW_MS)
+            keys[user] = {"Authorization": f"Bearer {key.text}"}
+        pool = make_pool(FastConfig(replicas=(f"{replica.url}/v1",)), vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+        async with gateway(pool, salts=salts(), identity=identity) as world:
+            attach_pool(world.app, pool)
+            made = Shop(world, identity, store, keys)
+            await made.looks()
+            yield made, replica
 
 
 async def test_who_lacks_the_right_learns_of_nobodys_text_and_a_planted_leak_is_seen(tmp_path: Path) -> None:
@@ -197,12 +188,6 @@ def test_a_purge_of_a_repository_ends_the_caches_of_those_apart() -> None:
     before = [book.salt(book.namespace("acme", "shop", owner=owner)) for owner in ("", "user bob")]
     book.purge("acme", "shop")
     assert not set(before) & {book.salt(book.namespace("acme", "shop", owner=owner)) for owner in ("", "user bob")}
-
-
-def run(*arguments: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout) if code == 0 else result.stderr
 
 
 def test_the_commands_grant_revoke_open_and_list(tmp_path: Path) -> None:

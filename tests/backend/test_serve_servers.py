@@ -260,9 +260,7 @@ async def test_every_replica_of_a_pool_fills_a_hole_and_one_that_is_away_ends_no
     named = ", ".join(f"'{one.url}/v1'" for one in (good, wrong, away))
     profile.write_text(f"[pool.fast]\nreplicas = [{named}]\n[model]\ntokenizer = '{TOKENIZER_PATH}'\n")
     pool = ("--engine", "vllm-server", "--profile", str(profile), "--port", "0")
-    for one in (good, wrong):
-        await one.start()
-    try:
+    async with good, wrong:
         told = await refused(*pool)
         assert "foretype serve: pool.fast.replicas: coder answers in prose" in told.strip().splitlines()[-1]
         assert [body["max_tokens"] for body in good.bodies] == [16]
@@ -272,9 +270,7 @@ async def test_every_replica_of_a_pool_fills_a_hole_and_one_that_is_away_ends_no
         wrong.writes = ()
         async with serving(*pool) as (_, url):
             assert await completed(url)
-    finally:
-        for one in (good, wrong, away):
-            await one.stop()
+    await away.stop()
 
 
 async def test_the_server_of_whole_blocks_is_asked_in_its_own_grammar(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 from backend.patient_gateway import SERVE
 from backend.replica import Replica
 from backend.replica_directory import ReplicaDirectory
-from backend.test_fleet_gateway import process
+from backend.test_fleet_gateway import flags
+from backend.test_gateway_process import serving
 from backend.test_stream_with_client import MARTIAN, session_of, typing_session
 from backend.world import TOKENIZER, TOKENIZER_PATH, until
 from context.tiny import raw
@@ -80,11 +81,8 @@ async def rolling(tmp_path: Path, *up: str) -> AsyncGenerator[Roll]:
             + rules("pool.revisions.r2.grammar_rules")
         )
         try:
-            async with process(profile, tmp_path / "state", SERVE) as gateway:
-                assert gateway.stdout is not None and gateway.stderr is not None
-                line = (await gateway.stdout.readline()).decode()
-                assert line.startswith("ready "), (await gateway.stderr.read()).decode()
-                yield Roll(line.removeprefix("ready ").strip(), directory, replicas)
+            async with serving(*flags(profile, tmp_path / "state"), command=SERVE) as (_, url):
+                yield Roll(url, directory, replicas)
         finally:
             for one in replicas.values():
                 await one.stop()

@@ -18,7 +18,7 @@ from backend.identity_world import NOW_MS, identity_of, leased_gateway, minted, 
 from backend.loads import done, loaded
 from backend.redis_server import redis_server
 from backend.test_workers import total
-from backend.world import gateway, until
+from backend.world import closing, gateway, until
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import tenants
@@ -89,7 +89,7 @@ async def test_a_store_that_one_process_opens_twice_stays_whole_beside_another_p
     add = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute(sys.argv[2]); c.close()"
     )
-    try:
+    async with closing(one, two):
         for number in range(3):
             row = f"INSERT INTO id_tenants SELECT 'other-{number}', {rest} FROM id_tenants WHERE name = 'acme'"
             await asyncio.to_thread(subprocess.run, [sys.executable, "-c", add, str(path), row], check=True)
@@ -97,9 +97,6 @@ async def test_a_store_that_one_process_opens_twice_stays_whole_beside_another_p
             wanted = {f"{who}-{at}" for who in ("own", "other") for at in range(number + 1)}
             wanted.add("acme")
             assert set((await one.snapshot()).tenants) == set((await two.snapshot()).tenants) == wanted
-    finally:
-        await one.close()
-        await two.close()
 
 
 async def test_stores_that_one_process_makes_at_once_are_both_made(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors.stream import stream_door
+from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.intake import Sender
 from foretype_context.prompt.profile import Opened
@@ -27,7 +29,6 @@ from foretype_wire.messages import (
     ErrorCode,
     Feedback,
     Finish,
-    Goaway,
     Hello,
     Need,
     Profile,
@@ -78,10 +79,8 @@ async def test_usage_and_timings_tell_what_was_cached_and_where_the_time_went() 
     engine = scripted("x\n", prefill_s_per_token=0.0001)
     async with gateway(engine) as world, world.peer() as peer:
         long = "value = compute(value)\n" * 40
-        _, first, _ = await peer.ask("a", segments=segments(long))
-        _, second, _ = await peer.ask("b", segments=segments(long))
-        assert isinstance(first, Done)
-        assert isinstance(second, Done)
+        _, first = await peer.answer("a", segments=segments(long))
+        _, second = await peer.answer("b", segments=segments(long))
         assert first.usage.cached_tokens == 0
         assert second.usage.cached_tokens >= second.usage.prompt_tokens - 64
         assert second.usage.cached_source == "engine"
@@ -91,33 +90,27 @@ async def test_usage_and_timings_tell_what_was_cached_and_where_the_time_went() 
 async def test_stop_rules_end_the_text_exactly_and_free_the_engine() -> None:
     engine = scripted("first\nsecond\nthird\n", tokens_per_chunk=8)
     async with gateway(engine) as world, world.peer() as peer:
-        text, end, _ = await peer.ask(stop=Stop(max_lines=1))
-        assert (text, end.finish) == ("first", Finish.STOP)  # type: ignore[union-attr]
+        text, end = await peer.answer(stop=Stop(max_lines=1))
+        assert (text, end.finish) == ("first", Finish.STOP)
         await world.idle()
-        text, end, _ = await peer.ask("r2", stop=Stop(strings=["nd\nth"]))
-        assert (text, end.finish) == ("first\nseco", Finish.STOP)  # type: ignore[union-attr]
+        text, end = await peer.answer("r2", stop=Stop(strings=["nd\nth"]))
+        assert (text, end.finish) == ("first\nseco", Finish.STOP)
 
 
 async def test_a_first_line_that_opens_a_block_is_followed_by_the_block_and_no_other_is() -> None:
     stop = Stop(max_lines=1, opened=Opened(endings=[":"], max_lines=9, max_tokens=64, min_indent=1))
-    async with gateway(scripted("if x:\n    return 1\n\ny = 2\n")) as world, world.peer() as peer:
-        text, end, _ = await peer.ask(stop=stop, max_tokens=8)
-        assert (text, end.finish) == ("if x:\n    return 1", Finish.STOP)  # type: ignore[union-attr]
-    async with gateway(scripted("x = 1\n    return 1\n")) as world, world.peer() as peer:
-        text, end, _ = await peer.ask(stop=stop, max_tokens=8)
-        assert (text, end.finish) == ("x = 1", Finish.STOP)  # type: ignore[union-attr]
+    for answer, shown in (
+        ("if x:\n    return 1\n\ny = 2\n", "if x:\n    return 1"),
+        ("x = 1\n    return 1\n", "x = 1"),
+    ):
+        async with gateway(scripted(answer)) as world, world.peer() as peer:
+            text, end = await peer.answer(stop=stop, max_tokens=8)
+            assert (text, end.finish) == (shown, Finish.STOP)
     async with gateway(scripted("one two three four five six seven")) as world, world.peer() as peer:
-        text, end, _ = await peer.ask(stop=stop, max_tokens=2)
-        assert isinstance(end, Done)
-        assert (end.finish, end.usage.generated_tokens) == (Finish.LENGTH, 2)
+        for id, stops in (("opened", stop), ("plain", Stop())):
+            _, end = await peer.answer(id, stop=stops, max_tokens=2)
+            assert (end.finish, end.usage.generated_tokens) == (Finish.LENGTH, 2)
         await world.idle()
-
-
-async def test_length_is_reported_when_the_tokens_run_out() -> None:
-    async with gateway(scripted("one two three four five six seven")) as world, world.peer() as peer:
-        _, end, _ = await peer.ask(max_tokens=2)
-        assert isinstance(end, Done)
-        assert (end.finish, end.usage.generated_tokens) == (Finish.LENGTH, 2)
 
 
 async def test_digests_stand_for_text_that_came_before() -> None:
@@ -125,8 +118,7 @@ async def test_digests_stand_for_text_that_came_before() -> None:
         text = "import os\n" * 20
         await peer.ask("a", segments=segments(text))
         by_digest = [segment(Kind.PREFIX, digest=digest_of(text)), segment(Kind.MIDDLE, "x")]
-        _, end, _ = await peer.ask("b", segments=by_digest)
-        assert isinstance(end, Done)
+        await peer.answer("b", segments=by_digest)
         assert text in TOKENIZER.decode(world.engine.requests[-1]).decode()
 
 
@@ -136,30 +128,18 @@ async def test_a_digest_never_sent_is_asked_for_and_the_same_id_may_come_again()
         parts = [segment(Kind.PREFIX, digest=digest), segment(Kind.MIDDLE, "x")]
         _, need, _ = await peer.ask("a", segments=parts)
         assert need == Need(id="a", digests=[digest])
-        text, end, _ = await peer.ask("a")
+        text, _ = await peer.answer("a")
         assert text
-        assert isinstance(end, Done)
-
-
-async def test_digests_of_another_connection_are_unknown() -> None:
-    async with gateway() as world, world.peer() as one, world.peer() as other:
-        secret = "the text of somebody else\n"
-        await one.ask("a", segments=segments(secret))
-        _, need, _ = await other.ask("a", segments=[segment(Kind.PREFIX, digest=digest_of(secret))])
-        assert isinstance(need, Need)
 
 
 async def test_cancel_stops_the_engine_while_it_decodes() -> None:
     gate = Gate(free=4)
     async with gateway(scripted("word " * 100, sleep=gate)) as world, world.peer() as peer:
-        await peer.send(complete("a", max_tokens=100))
-        assert isinstance(await peer.receive(), Delta)
+        await peer.begin("a", max_tokens=100)
         await peer.send(Cancel(id="a"))
         await until(lambda: world.service.statistics().stopping == 1)
         gate.opened.set()
-        _, end, _ = await peer.until_end("a")
-        assert isinstance(end, Done)
-        assert end.finish is Finish.CANCELLED
+        end = await peer.cancelled("a")
         await world.idle()
         assert end.usage.generated_tokens < 100
         assert end.usage.tokens_after_cancel <= 2
@@ -168,21 +148,17 @@ async def test_cancel_stops_the_engine_while_it_decodes() -> None:
 async def test_an_engine_that_does_not_let_go_is_abandoned_after_the_grace() -> None:
     gate = Gate(free=3)  # the engine hangs in the middle, and looks at its abort only when it moves again
     async with gateway(scripted("word " * 100, sleep=gate)) as world, world.peer() as peer:
-        await peer.send(complete("a", max_tokens=100))
-        assert isinstance(await peer.receive(), Delta)
+        await peer.begin("a", max_tokens=100)
         await peer.send(Cancel(id="a"))
-        _, end, _ = await peer.until_end("a")
-        assert isinstance(end, Done)
-        assert end.finish is Finish.CANCELLED
+        await peer.cancelled("a")
         await world.idle()
 
 
 async def test_a_cancel_that_overtakes_its_request_still_wins() -> None:
     async with gateway() as world, world.peer() as peer:
         await peer.send(Cancel(id="a"))
-        text, end, _ = await peer.ask("a")
+        text, end = await peer.answer("a")
         assert text == ""
-        assert isinstance(end, Done)
         assert end.finish is Finish.CANCELLED
         assert not world.engine.requests
         await peer.still_works()
@@ -193,17 +169,14 @@ async def test_a_cancel_right_behind_its_request_wins_although_the_prompt_is_lon
     async with gateway(with_profile=profile(context_limit_tokens=200_000)) as world, world.peer() as peer:
         await peer.send(complete("a", segments=segments("value = 1\n" * 20_000)))
         await peer.send(Cancel(id="a"))
-        _, end, _ = await peer.until_end("a")
-        assert isinstance(end, Done)
-        assert end.finish is Finish.CANCELLED
+        await peer.cancelled("a")
         assert not world.engine.requests
 
 
 async def test_supersede_cancels_the_named_request() -> None:
     gate = Gate(free=4)
     async with gateway(scripted("word " * 50, sleep=gate)) as world, world.peer() as peer:
-        await peer.send(complete("a", max_tokens=50))
-        assert isinstance(await peer.receive(), Delta)
+        await peer.begin("a", max_tokens=50)
         await peer.send(complete("b", supersedes="a", max_tokens=3))
         ends: dict[str, Any] = {}
         while len(ends) < 2:
@@ -214,32 +187,18 @@ async def test_supersede_cancels_the_named_request() -> None:
         assert ends == {"a": Finish.CANCELLED, "b": Finish.LENGTH}
 
 
-async def test_a_cancel_has_reached_the_engine_when_its_frame_is_read() -> None:
+@pytest.mark.parametrize("frames", [[Cancel(id="a"), complete("b", supersedes="a")], [complete("b", supersedes="a")]])
+async def test_a_cancel_has_reached_the_engine_when_its_frame_is_read(frames: list[object]) -> None:
     """No task and no turn of the event loop in between: behind those everything waits that other frames have begun."""
     gate = Gate(free=4)
     async with gateway(scripted("word " * 50, sleep=gate)) as world, world.peer() as peer:
         told: list[str] = []
         world.engine.abort = told.append
-        await peer.send(complete("a", max_tokens=50))
-        assert isinstance(await peer.receive(), Delta)
+        await peer.begin("a", max_tokens=50)
         (connection,) = stream_door(world.app).connections
-        for frame in (Cancel(id="a"), complete("b", supersedes="a")):
+        for frame in frames:
             connection._came(msgspec.msgpack.encode(frame))  # pyright: ignore[reportPrivateUsage]
             assert told == [connection.session.key("a")], "and once is enough"
-        gate.opened.set()
-        await world.idle()
-
-
-async def test_who_is_superseded_is_told_to_the_engine_before_its_successor_is_encoded() -> None:
-    gate = Gate(free=4)
-    async with gateway(scripted("word " * 50, sleep=gate)) as world, world.peer() as peer:
-        told: list[str] = []
-        world.engine.abort = told.append
-        await peer.send(complete("a", max_tokens=50))
-        assert isinstance(await peer.receive(), Delta)
-        (connection,) = stream_door(world.app).connections
-        connection._came(msgspec.msgpack.encode(complete("b", supersedes="a")))  # pyright: ignore[reportPrivateUsage]
-        assert told == [connection.session.key("a")]
         gate.opened.set()
         await world.idle()
 
@@ -258,8 +217,7 @@ async def test_at_most_two_interactive_requests_live_per_document() -> None:
 
 async def test_a_deadline_before_the_first_token_is_expired() -> None:
     async with gateway(scripted(sleep=Gate(free=0))) as world, world.peer() as peer:
-        _, end, _ = await peer.ask(deadline_ms=30)
-        assert isinstance(end, Error)
+        end = await peer.refusal(deadline_ms=30)
         assert end.code is ErrorCode.EXPIRED
         await world.idle()
 
@@ -281,9 +239,8 @@ async def test_an_engine_lost_before_the_first_token_is_asked_once_more() -> Non
     engine = scripted("x + 1\n")
     async with gateway(engine) as world, world.peer() as peer:
         engine.fail_next()
-        text, end, _ = await peer.ask()
+        text, _ = await peer.answer()
         assert text == "x + 1\n"
-        assert isinstance(end, Done)
         assert b"foretype_engine_retries_total 1.0" in world.service.metrics.render()
 
 
@@ -292,8 +249,7 @@ async def test_an_engine_that_dies_twice_is_not_asked_a_third_time() -> None:
     async with gateway(engine) as world, world.peer() as peer:
         for _ in range(3):
             engine.fail_next()
-        _, end, _ = await peer.ask()
-        assert isinstance(end, Error)
+        end = await peer.refusal()
         assert end.code is ErrorCode.ENGINE_UNAVAILABLE
         assert end.retry_after_ms
         assert len(world.engine.requests) == 2
@@ -317,8 +273,7 @@ async def test_a_fault_in_an_adapter_is_an_error_and_never_leaks_text(caplog: py
     engine = scripted()
     async with gateway(engine) as world, world.peer() as peer:
         engine.fail_next(ValueError("secret_source_text"))
-        _, end, _ = await peer.ask()
-        assert isinstance(end, Error)
+        end = await peer.refusal()
         assert "secret_source_text" not in end.message
         assert "secret_source_text" not in caplog.text
         assert "ValueError" in caplog.text
@@ -326,31 +281,17 @@ async def test_a_fault_in_an_adapter_is_an_error_and_never_leaks_text(caplog: py
 
 
 async def test_an_engine_whose_ids_are_not_of_the_tokenizer_is_refused() -> None:
-    from foretype_backend.engines.scripted import ScriptedEngine, fixed
-
     async with gateway(ScriptedEngine(fixed([10**6]))) as world, world.peer() as peer:
-        _, end, _ = await peer.ask()
-        assert isinstance(end, Error)
+        end = await peer.refusal()
         assert "tokenizer" in end.message
 
 
 async def test_another_token_count_of_the_client_is_a_tokenizer_mismatch() -> None:
     async with gateway() as world, world.peer() as peer:
-        _, good, _ = await peer.ask("a")
-        assert isinstance(good, Done)
-        _, end, _ = await peer.ask("b", prompt_tokens=good.usage.prompt_tokens)
-        assert isinstance(end, Done)
-        _, end, _ = await peer.ask("c", prompt_tokens=good.usage.prompt_tokens + 1)
-        assert isinstance(end, Error)
+        _, good = await peer.answer("a")
+        _, end = await peer.answer("b", prompt_tokens=good.usage.prompt_tokens)
+        end = await peer.refusal("c", prompt_tokens=good.usage.prompt_tokens + 1)
         assert end.code is ErrorCode.TOKENIZER_MISMATCH
-
-
-async def test_a_prompt_over_the_context_is_refused_with_its_size() -> None:
-    async with gateway() as world, world.peer() as peer:
-        _, end, _ = await peer.ask(segments=segments("value = 1\n" * 2000))
-        assert isinstance(end, Error)
-        assert (end.code, end.field) == (ErrorCode.INVALID_REQUEST, "segments")
-        await peer.still_works()
 
 
 async def test_a_digest_repeated_to_a_gigabyte_is_refused_before_it_is_rendered() -> None:
@@ -358,39 +299,25 @@ async def test_a_digest_repeated_to_a_gigabyte_is_refused_before_it_is_rendered(
         big = "x = 1\n" * 100_000
         await peer.ask("a", segments=segments(big))
         many = [segment(Kind.PREFIX, digest=digest_of(big)) for _ in range(1000)]
-        _, end, _ = await peer.ask("b", segments=many)
-        assert isinstance(end, Error)
+        end = await peer.refusal("b", segments=many)
         assert end.code is ErrorCode.INVALID_REQUEST
-        await peer.still_works()
-
-
-async def test_a_prompt_of_a_million_blanks_is_answered() -> None:
-    """tiktoken panics on it, and a panic passes `except Exception`: such a prompt must never get that far."""
-    async with gateway() as world, world.peer() as peer:
-        for text in (" " * 1_000_000, " \t" * 500_000):
-            _, end, _ = await peer.ask(segments=[segment(Kind.PREFIX, text), segment(Kind.MIDDLE, "x")])
-            assert isinstance(end, Error)
-            assert (end.code, end.field) == (ErrorCode.INVALID_REQUEST, "segments")
         await peer.still_works()
 
 
 async def test_a_file_full_of_control_tokens_is_just_a_file() -> None:
     async with gateway() as world, world.peer() as peer:
         hostile = "<|fim_middle|><|endoftext|><|fim_prefix|>\n" * 10
-        _, end, _ = await peer.ask(segments=segments(hostile))
-        assert isinstance(end, Done)
+        await peer.answer(segments=segments(hostile))
         prompt = world.engine.requests[-1]
         assert prompt.count(TOKENIZER.control("<|fim_middle|>")) == 1
         assert TOKENIZER.control("<|endoftext|>") not in prompt
 
 
 async def test_control_tokens_of_the_model_never_reach_the_client() -> None:
-    from foretype_backend.engines.scripted import ScriptedEngine, fixed
-
     answer = [*TOKENIZER.encode("ok"), TOKENIZER.control("<|fim_middle|>"), *TOKENIZER.encode(" leaked")]
     async with gateway(ScriptedEngine(fixed(answer))) as world, world.peer() as peer:
-        text, end, _ = await peer.ask()
-        assert (text, end.finish) == ("ok", Finish.END_OF_MIDDLE)  # type: ignore[union-attr]
+        text, end = await peer.answer()
+        assert (text, end.finish) == ("ok", Finish.END_OF_MIDDLE)
 
 
 @pytest.mark.parametrize(("class_", "max_tokens"), [(RequestClass.WARM, 5), (RequestClass.INTERACTIVE, 0)])
@@ -398,11 +325,9 @@ async def test_warming_fills_the_cache_and_generates_nothing(class_: RequestClas
     engine = scripted()
     async with gateway(engine) as world, world.peer() as peer:
         parts = segments("value = compute(value)\n" * 40)
-        text, end, _ = await peer.ask("a", segments=parts, class_=class_, max_tokens=max_tokens)
+        text, end = await peer.answer("a", segments=parts, class_=class_, max_tokens=max_tokens)
         assert text == ""
-        assert isinstance(end, Done)
-        _, end, _ = await peer.ask("b", segments=parts)
-        assert isinstance(end, Done)
+        _, end = await peer.answer("b", segments=parts)
         assert end.usage.cached_tokens > 0
 
 
@@ -441,8 +366,8 @@ async def test_feedback_that_was_not_stored_is_not_acknowledged() -> None:
 
     async with gateway(feedback=sink) as world, world.peer() as peer:
         await peer.send(Feedback(batch="b1", events=[]))
-        told = await peer.receive()
-        assert isinstance(told, Error) and (told.code, told.field) == (ErrorCode.OVERLOADED, "batch")
+        told = await peer.error()
+        assert (told.code, told.field) == (ErrorCode.OVERLOADED, "batch")
         assert told.retry_after_ms and "disk" not in told.message
         await peer.still_works()
 
@@ -478,12 +403,6 @@ async def test_many_are_told_of_a_profile_a_few_at_a_time_and_of_the_newest_alon
         assert told == {"first": 16, "second": 20}
 
 
-async def test_shutdown_says_goaway() -> None:
-    async with gateway() as world, world.peer() as peer:
-        stream_door(world.app).goaway(grace_ms=5.0)
-        assert await peer.receive() == Goaway(grace_ms=5.0)
-
-
 async def test_disconnect_ends_everything_of_the_connection() -> None:
     gate = Gate(free=4)
     async with gateway(scripted("word " * 50, sleep=gate)) as world:
@@ -508,28 +427,16 @@ async def test_a_slow_reader_loses_nothing() -> None:
         assert sum(delta.tokens for delta in deltas) == end.usage.generated_tokens
 
 
-async def test_too_many_live_requests_of_one_connection_are_overloaded() -> None:
-    limits = LimitsConfig(live_per_connection=2, abort_grace_ms=100)
+@pytest.mark.parametrize("limits", [{"live_per_connection": 2}, {"max_running": 1, "max_waiting": 1}])
+async def test_too_many_requests_are_refused_with_a_time_to_come_back(limits: dict[str, int]) -> None:
     gate = Gate(free=0)
-    async with gateway(scripted(sleep=gate), limits=limits) as world, world.peer() as peer:
+    bounds = LimitsConfig(abort_grace_ms=100, **limits)  # type: ignore[arg-type]
+    async with gateway(scripted(sleep=gate), limits=bounds) as world, world.peer() as peer:
         for id in ("a", "b", "c"):
             await peer.send(complete(id))
-        end = await peer.receive()
-        assert isinstance(end, Error)
+        end = await peer.error()
         assert (end.id, end.code) == ("c", ErrorCode.OVERLOADED)
         assert end.retry_after_ms
-        gate.opened.set()
-
-
-async def test_a_full_gateway_refuses_with_a_time_to_come_back() -> None:
-    limits = LimitsConfig(max_running=1, max_waiting=1, abort_grace_ms=100)
-    gate = Gate(free=0)
-    async with gateway(scripted(sleep=gate), limits=limits) as world, world.peer() as peer:
-        for id in ("a", "b", "c"):
-            await peer.send(complete(id))
-        end = await peer.receive()
-        assert isinstance(end, Error)
-        assert (end.id, end.code) == ("c", ErrorCode.OVERLOADED)
         gate.opened.set()
 
 
@@ -558,6 +465,7 @@ BAD = [
     pytest.param(b"\x91" * 100_000, "frame", id="nested too deep"),
     pytest.param("{}", "frame", id="a text frame on a binary connection"),
     pytest.param(b"\xc6\x7f\xff\xff\xff", "frame", id="claims two gigabytes"),
+    pytest.param(b"\x00" * (MAX_FRAME_BYTES + 1), "frame", id="over the limit"),
 ]
 
 
@@ -565,8 +473,7 @@ BAD = [
 async def test_a_bad_frame_is_answered_with_its_field_and_the_connection_lives(bad: object, field: str) -> None:
     async with gateway() as world, world.peer() as peer:
         await peer.send(bad)
-        error = await peer.receive()
-        assert isinstance(error, Error)
+        error = await peer.error()
         assert (error.code, error.field) == (ErrorCode.INVALID_REQUEST, field)
         await peer.still_works()
 
@@ -593,14 +500,17 @@ BAD_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"segments": [segment(Kind.TAIL, "a"), segment(Kind.TAIL, "b")]}, "segments[1].kind"),
     ({"segments": [segment(Kind.FILE, "a", path="x\ny")]}, "segments[0].source.path"),
     ({"segments": [segment(Kind.PREFIX, "a")] * 1025}, "segments"),
+    ({"segments": segments("value = 1\n" * 2000)}, "segments"),  # over the context
+    # tiktoken panics on blanks, and a panic passes `except Exception`: such a prompt must never get that far.
+    ({"segments": [segment(Kind.PREFIX, " " * 1_000_000), segment(Kind.MIDDLE, "x")]}, "segments"),
+    ({"segments": [segment(Kind.PREFIX, " \t" * 500_000), segment(Kind.MIDDLE, "x")]}, "segments"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "field"), BAD_FIELDS, ids=[f"{f}-{i}" for i, (_, f) in enumerate(BAD_FIELDS)])
 async def test_a_bad_field_ends_that_request_alone(fields: dict[str, Any], field: str) -> None:
     async with gateway() as world, world.peer() as peer:
-        _, error, _ = await peer.ask("bad", **fields)
-        assert isinstance(error, Error)
+        error = await peer.refusal("bad", **fields)
         assert (error.code, error.field) == (ErrorCode.INVALID_REQUEST, field)
         await peer.still_works()
 
@@ -610,8 +520,7 @@ async def test_an_id_that_is_live_cannot_be_used_again_and_the_live_one_goes_on(
     async with gateway(scripted("x + 1\n", sleep=gate)) as world, world.peer() as peer:
         await peer.send(complete("a"))
         await peer.send(complete("a"))
-        error = await peer.receive()
-        assert isinstance(error, Error)
+        error = await peer.error()
         assert (error.code, error.field, error.id) == (ErrorCode.INVALID_REQUEST, "id", None)
         gate.opened.set()
         text, end, _ = await peer.until_end("a")
@@ -624,8 +533,7 @@ async def test_a_broken_frame_that_names_a_live_request_does_not_end_it() -> Non
     async with gateway(scripted(sleep=gate)) as world, world.peer() as peer:
         await peer.send(complete("a"))
         await peer.send({"type": "complete", "id": "a", "segments": 3})
-        error = await peer.receive()
-        assert isinstance(error, Error)
+        error = await peer.error()
         assert error.id is None
         gate.opened.set()
         _, end, _ = await peer.until_end("a")
@@ -633,9 +541,8 @@ async def test_a_broken_frame_that_names_a_live_request_does_not_end_it() -> Non
 
 
 async def test_a_request_before_hello_is_refused() -> None:
-    async with gateway() as world, world.peer(hello=False) as peer:
-        _, error, _ = await peer.ask()
-        assert isinstance(error, Error)
+    async with gateway() as world, world.peer(hello=None) as peer:
+        error = await peer.refusal()
         assert error.field == "type"
         await peer.send(Hello(v=1))
         assert isinstance(await peer.receive(), Profile)
@@ -643,28 +550,18 @@ async def test_a_request_before_hello_is_refused() -> None:
 
 
 async def test_an_unknown_version_is_refused_and_may_be_corrected() -> None:
-    async with gateway() as world, world.peer(hello=False) as peer:
+    async with gateway() as world, world.peer(hello=None) as peer:
         await peer.send(Hello(v=2))
-        error = await peer.receive()
-        assert isinstance(error, Error)
+        error = await peer.error()
         assert error.field == "v"
         await peer.send(Hello(v=1))
         assert isinstance(await peer.receive(), Profile)
 
 
 async def test_unknown_fields_are_ignored() -> None:
-    async with gateway() as world, world.peer(json=True, hello=False) as peer:
+    async with gateway() as world, world.peer(json=True, hello=None) as peer:
         await peer.send({"type": "hello", "v": 1, "from_the_future": {"x": 1}})
         assert isinstance(await peer.receive(), Profile)
-
-
-async def test_a_frame_over_the_limit_is_answered_and_the_connection_lives() -> None:
-    async with gateway() as world, world.peer() as peer:
-        await peer.send(b"\x00" * (MAX_FRAME_BYTES + 1))
-        error = await peer.receive()
-        assert isinstance(error, Error)
-        assert (error.code, error.field) == (ErrorCode.INVALID_REQUEST, "frame")
-        await peer.still_works()
 
 
 async def test_a_frame_far_over_the_limit_ends_the_connection_and_no_other() -> None:
@@ -680,10 +577,7 @@ async def test_a_text_frame_that_is_no_utf8_ends_that_connection_as_the_protocol
     """RFC 6455, section 8.1. (Invalid UTF-8 inside MessagePack is a bad frame like any other.)"""
     async with gateway() as world, world.peer() as other, world.peer(json=True) as peer:
         await peer.socket.send(b"\xff\xfe", text=True)
-        with pytest.raises(ConnectionClosed) as closed:
-            await peer.receive()
-        assert closed.value.rcvd is not None
-        assert closed.value.rcvd.code == 1007
+        assert (await peer.closed()).code == 1007
         await other.still_works()
 
 
@@ -699,27 +593,17 @@ async def test_a_flood_of_bad_frames_from_a_client_that_does_not_read_is_answere
 # Who may connect.
 
 
-async def close_code(url: str, headers: dict[str, str], **options: Any) -> int:
-    from websockets.asyncio.client import connect
-
-    async with connect(url, additional_headers=headers, proxy=None, open_timeout=60, **options) as socket:
-        with pytest.raises(ConnectionClosed) as closed:
-            await socket.recv()
-        assert closed.value.rcvd is not None
-        return closed.value.rcvd.code
-
-
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost:3000", "null"])
 async def test_a_web_page_cannot_open_the_loopback_socket(origin: str) -> None:
     async with gateway() as world:
-        assert await close_code(world.ws_url, {"Origin": origin}) == 4403
+        assert (await world.closes(additional_headers={"Origin": origin})).code == 4403
 
 
 async def test_dns_rebinding_cannot_open_the_loopback_socket() -> None:
     """The page's own name resolves to 127.0.0.1, and its requests are same-origin; only Host tells."""
     async with gateway() as world:
-        url = f"ws://rebound.evil.example:{world.port}/v1/stream"
-        assert await close_code(url, {}, host=world.host, port=world.port) == 4403
+        rebound = replace(world, host="rebound.evil.example")
+        assert (await rebound.closes(host=world.host, port=world.port)).code == 4403
 
 
 async def test_a_listed_origin_and_host_may_connect() -> None:
@@ -736,7 +620,7 @@ async def test_a_listed_origin_and_host_may_connect() -> None:
 )
 async def test_no_or_wrong_token_closes_4401(headers: dict[str, str]) -> None:
     async with gateway(token=TOKEN) as world:
-        assert await close_code(world.ws_url, headers) == 4401
+        assert (await world.closes(additional_headers=headers)).code == 4401
 
 
 async def test_the_right_token_opens() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.world import TOKEN, TOKENIZER_PATH, World, gateway, profile, scripted, until
+from backend.world import TOKEN, TOKENIZER_PATH, World, closing, gateway, profile, scripted, until
 from context.tiny import raw, tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_client.client import ClientOptions, open_client
@@ -33,11 +33,9 @@ SOURCE = Path(__file__).read_text("utf-8")
 async def session_of(world: World, **options: Any) -> AsyncGenerator[Session]:
     session = Session(world.ws_url, clock=time.monotonic, rng=random.Random(1), **options)
     await session.start()
-    try:
+    async with closing(session):
         await session.ready(60)
         yield session
-    finally:
-        await session.close()
 
 
 async def collect(session: Session, call: Complete[Segment]) -> tuple[str, Done]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from backend.telemetry_world import Clock, accept, display, files_with, opportunity, sample, sink_in
-from backend.world import gateway
+from backend.world import closing, gateway
 from foretype_backend.errors import StoreError
 from foretype_backend.start.cli import serve
 from foretype_backend.telemetry.consent import Consent
@@ -16,7 +16,7 @@ from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.privacy import Privacy
 from foretype_backend.telemetry.sink import TelemetrySink
 from foretype_backend.telemetry.store import Store
-from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, Hello, Profile
+from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, Hello
 
 USER = "0123456789abcdef0123456789abcdef"
 SENDER = Sender("c1", user=USER)
@@ -25,16 +25,13 @@ SENDER = Sender("c1", user=USER)
 @contextlib.asynccontextmanager
 async def sink(directory: Path, **options: Any) -> AsyncGenerator[TelemetrySink]:
     made = sink_in(directory, **options)
-    try:
+    async with closing(made):
         yield made
-    finally:
-        await made.close()
 
 
 async def test_a_batch_is_committed_under_its_user_and_then_acknowledged(tmp_path: Path) -> None:
-    async with sink(tmp_path) as telemetry, gateway(feedback=telemetry) as world, world.peer(hello=False) as peer:
-        await peer.send(Hello(v=1, client="test", user=USER))
-        assert isinstance(await peer.receive(), Profile)
+    hello = Hello(v=1, client="test", user=USER)
+    async with sink(tmp_path) as telemetry, gateway(feedback=telemetry) as world, world.peer(hello=hello) as peer:
         assert not (tmp_path / "events.db").exists()  # nothing is opened before it is needed
         await peer.send(Feedback(batch="b1", events=[opportunity(1), display(2, "i2", 800.0)]))
         assert await peer.receive() == Ack(batch="b1")
@@ -53,8 +50,8 @@ async def test_what_is_refused_is_named_and_the_rest_is_kept(tmp_path: Path) -> 
         many[120]["outcome"] = "Not A Label"
         many[130]["caret"] = "nowhere"
         await peer.send(Feedback(batch="b1", events=many))
-        told = await peer.receive()
-        assert isinstance(told, Error) and (told.code, told.field) == (ErrorCode.INVALID_REQUEST, "events[120].outcome")
+        told = await peer.error()
+        assert (told.code, told.field) == (ErrorCode.INVALID_REQUEST, "events[120].outcome")
         assert "(and 1 more of this batch)" in told.message and told.id is None
         assert await peer.receive() == Ack(batch="b1", refused=2)
         assert await (await telemetry.open()).count() == 148
@@ -65,8 +62,8 @@ async def test_a_store_that_takes_nothing_costs_a_completion_nothing_and_acknowl
     clock = Clock()
     async with sink(tmp_path, clock=clock) as telemetry, gateway(feedback=telemetry) as world, world.peer() as peer:
         await peer.send(Feedback(batch="b1", events=[opportunity(1)]))
-        told = await peer.receive()
-        assert isinstance(told, Error) and (told.code, told.field) == (ErrorCode.OVERLOADED, "batch")
+        told = await peer.error()
+        assert (told.code, told.field) == (ErrorCode.OVERLOADED, "batch")
         await peer.still_works()
         (tmp_path / "events.db").unlink()
         await peer.send(Feedback(batch="b1", events=[opportunity(1)]))

@@ -7,8 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from backend.telemetry_world import eventually
-from backend.world import gateway
+from backend.world import gateway, until
 from foretype_backend.config.settings import TelemetryConfig
 from foretype_backend.telemetry.sink import TelemetrySink
 from foretype_backend.telemetry.store import Store
@@ -48,7 +47,7 @@ async def test_a_session_at_the_editor_arrives_once_and_leaves_nothing_behind(
             os.utime(path, (1.0, 1.0))
         async with open_client(options) as client:
             await client.ready()
-            await eventually(lambda: not spool.names())
+            await until(lambda: not spool.names())
     store = await Store.open(str(tmp_path / "gateway" / "events.db"))
     async with store.transaction() as connection:
         found = await connection.exec_driver_sql("SELECT kind, user_id, language FROM events ORDER BY seq")

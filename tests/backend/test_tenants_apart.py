@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, minted, record
-from backend.replica import Replica
+from backend.replica import Replica, replicas
 from backend.test_gateway_process import serving
-from backend.world import TOKENIZER, TOKENIZER_PATH
+from backend.world import TOKENIZER_PATH
 from foretype_backend.__main__ import main
 from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
@@ -53,18 +53,12 @@ def profile_of(folder: Path, pool: str, replica: Replica, good: Replica, *, iden
 
 
 @contextlib.asynccontextmanager
-async def replicas(**wrong: str) -> AsyncGenerator[tuple[Replica, Replica]]:
+async def two_replicas(**wrong: str) -> AsyncGenerator[tuple[Replica, Replica]]:
     """One of which so much is wrong, and a good one. Blocks are so long that a short prompt fills none."""
-    made = [Replica(vocabulary=TOKENIZER.vocabulary_tokens, block=128) for _ in range(2)]
-    for name, value in wrong.items():
-        setattr(made[0], name, value)
-    for one in made:
-        await one.start()
-    try:
-        yield made[0], made[1]
-    finally:
-        for one in made:
-            await one.stop()
+    async with replicas(2, block=128) as (one, good):
+        for name, value in wrong.items():
+            setattr(one, name, value)
+        yield one, good
 
 
 async def keys_of(folder: Path, *tenants: str) -> list[dict[str, str]]:
@@ -101,7 +95,7 @@ async def test_a_server_that_is_not_seen_to_keep_tenants_apart_ends_the_start(
 ) -> None:
     monkeypatch.setattr(logs, "configure", lambda level: None)  # this process' loggers are pytest's
     field = {"openai": "engine.model", "replicas": "pool.fast.replicas"}.get(pool, "pool.quality.url")
-    async with replicas(**wrong) as (replica, good):
+    async with two_replicas(**wrong) as (replica, good):
         error = await refused(profile_of(tmp_path, pool, replica, good), tmp_path)
         assert error.startswith(f"foretype serve: {field}: ") and told in error
 
@@ -115,17 +109,24 @@ async def asked(http: httpx.AsyncClient, headers: dict[str, str], *, chat: bool 
     return answer.status_code, (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
 
 
+@contextlib.asynccontextmanager
+async def served(profile: Path, folder: Path) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of a gateway's process."""
+    arguments = ("--profile", str(profile), "--state-dir", str(folder))
+    async with (
+        serving(*arguments, command=SERVE) as (_, url),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+    ):
+        yield http
+
+
 @pytest.mark.parametrize("pool", ["openai", "replicas", "chat"])
 async def test_tenants_of_a_server_that_salts_are_served_and_learn_of_their_own_cache_alone(
     tmp_path: Path, pool: str
 ) -> None:
-    async with replicas() as (replica, good):
+    async with two_replicas() as (replica, good):
         ann, bob = await keys_of(tmp_path, "ann", "bob")
-        arguments = ("--profile", str(profile_of(tmp_path, pool, replica, good)), "--state-dir", str(tmp_path))
-        async with (
-            serving(*arguments, command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-        ):
+        async with served(profile_of(tmp_path, pool, replica, good), tmp_path) as http:
             assert len(replica.probed) + (pool != "chat") == len(replica.bodies) <= 14
             assert (
                 pool == "chat" or replica.bodies[-1]["cache_salt"] not in replica.probed
@@ -145,13 +146,9 @@ async def test_tenants_of_a_server_that_salts_are_served_and_learn_of_their_own_
 async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_has_them_again(
     tmp_path: Path, pool: str
 ) -> None:
-    async with replicas() as (replica, good):
+    async with two_replicas() as (replica, good):
         (ann,) = await keys_of(tmp_path, "ann")
-        arguments = ("--profile", str(profile_of(tmp_path, pool, replica, good)), "--state-dir", str(tmp_path))
-        async with (
-            serving(*arguments, command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-        ):
+        async with served(profile_of(tmp_path, pool, replica, good), tmp_path) as http:
             chat = pool == "chat"
             assert await asked(http, ann, chat=chat) == (200, 0)
             await replica.stop(keeps_port=True)
@@ -172,26 +169,20 @@ async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_ha
 
 @pytest.mark.slow
 async def test_a_server_of_blocks_that_has_no_chat_is_good_for_blocks(tmp_path: Path) -> None:
-    async with replicas() as (replica, good):
+    async with two_replicas() as (replica, good):
         (ann,) = await keys_of(tmp_path, "ann")
         replica.chats = False
         profile = profile_of(tmp_path, "block", replica, good)
-        async with (
-            serving("--profile", str(profile), "--state-dir", str(tmp_path), command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-        ):
+        async with served(profile, tmp_path) as http:
             assert (await asked(http, ann, chat=True))[0] == 503
             assert (await asked(http, ann))[0] == 200
             assert len(set(replica.probed)) == 3  # a salt of its own and two others: its blocks were proved
 
 
 async def test_a_gateway_of_one_asks_nothing_about_salts(tmp_path: Path) -> None:
-    async with replicas(salting="refuses", counting="nothing") as (replica, good):
+    async with two_replicas(salting="refuses", counting="nothing") as (replica, good):
         profile = profile_of(tmp_path, "chat", replica, good, identity=False)
-        async with (
-            serving("--profile", str(profile), "--state-dir", str(tmp_path), command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-        ):
+        async with served(profile, tmp_path) as http:
             assert replica.probed == good.probed == []
             assert await asked(http, {}) == await asked(http, {}, chat=True) == (200, 0)
 

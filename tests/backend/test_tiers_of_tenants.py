@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import Replica
+from backend.replica import Replica, replicas
 from backend.replica_directory import ReplicaDirectory
 from backend.test_chat import ASK
 from backend.test_stream_with_client import SOURCE, session_of
-from backend.world import TOKENIZER, TOKENIZER_PATH, World, complete, gateway, profile, segments, until
+from backend.world import TOKENIZER, TOKENIZER_PATH, World, closing, complete, gateway, profile, segments, until
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.config.config import Config
 from foretype_backend.config.fleet import DiscoveryConfig
@@ -150,13 +150,10 @@ class Quality:
 
 @contextlib.asynccontextmanager
 async def quality(count: int = 2, *, announced: bool = True) -> AsyncGenerator[Quality]:
-    replicas = [Replica(vocabulary=TOKENIZER.vocabulary_tokens, context=8192) for _ in range(count)]
-    for one in replicas:
-        await one.start()
-    async with ReplicaDirectory().running() as directory:
-        for at, one in enumerate(replicas):
+    async with replicas(count, context=8192) as made, ReplicaDirectory().running() as directory:
+        for at, one in enumerate(made):
             directory.announce(f"q{at}", one, pool="quality")
-        ways: dict[str, Any] = {"replicas": tuple(f"{one.url}/v1" for one in replicas)}
+        ways: dict[str, Any] = {"replicas": tuple(f"{one.url}/v1" for one in made)}
         if announced:
             ways = {"discovery": DiscoveryConfig(source="http", url=directory.url, poll_s=0.05, shrink_interval_s=0.2)}
         own = QualityConfig(**ways, tokenizer=str(TOKENIZER_PATH), grammar="foretype-1")
@@ -165,15 +162,10 @@ async def quality(count: int = 2, *, announced: bool = True) -> AsyncGenerator[Q
         pool = open_quality(config, TOKENIZER, salts=salts())
         assert pool is not None
         await pool.start()
-        try:
-            async with gateway(quality=pool, salts=salts()) as world:
-                ours = Quality(world, pool, directory, replicas)
-                await until(lambda: len(ours.chat.in_service()) == len(ours.blocks.in_service()) == count)
-                yield ours
-        finally:
-            await pool.close()
-            for one in replicas:
-                await one.stop()
+        async with closing(pool), gateway(quality=pool, salts=salts()) as world:
+            ours = Quality(world, pool, directory, made)
+            await until(lambda: len(ours.chat.in_service()) == len(ours.blocks.in_service()) == count)
+            yield ours
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -233,19 +225,14 @@ async def test_nobody_is_waited_for_and_chat_says_so_until_a_replica_comes() -> 
         pool = open_quality(config, TOKENIZER)
         assert pool is not None
         await pool.start()
-        replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-        try:
-            async with gateway(quality=pool) as world, world.http() as http:
-                assert (await http.post("/v1/chat/completions", json=ASK)).status_code == 503
-                await replica.start()
+        async with closing(pool), gateway(quality=pool) as world, world.http() as http:
+            assert (await http.post("/v1/chat/completions", json=ASK)).status_code == 503
+            async with replicas(1) as (replica,):
                 directory.announce("late", replica, pool="quality")
                 engine = pool.chat.engine
                 assert isinstance(engine, ReplicaPool)
                 await until(lambda: bool(engine.in_service()))
                 assert (await http.post("/v1/chat/completions", json=ASK)).status_code == 200
-        finally:
-            await pool.close()
-            await replica.stop()
 
 
 @pytest.mark.parametrize(

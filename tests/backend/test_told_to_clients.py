@@ -1,19 +1,16 @@
 """Where the engines are, and by which password they are asked, is the operator's alone."""
 
-import asyncio
 import base64
-import contextlib
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import Replica
-from backend.test_gateway_process import serving
-from backend.world import TOKENIZER, TOKENIZER_PATH, gateway
+from backend.replica import Replica, replicas
+from backend.test_gateway_process import refused, serving
+from backend.world import TOKENIZER_PATH, gateway
 from foretype_backend.admission.degradation import RUNGS, Ladder, Service
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.engines.openai.events import OpenAIConfig
@@ -32,12 +29,6 @@ class Low(Ladder):
         return {"acme": RUNGS[1], "rival": RUNGS[1]}
 
 
-@contextlib.asynccontextmanager
-async def replica() -> AsyncGenerator[Replica]:
-    async with Replica(vocabulary=TOKENIZER.vocabulary_tokens) as one:
-        yield one
-
-
 def profile_of(folder: Path, kind: str, one: Replica) -> Path:
     url = f"http://ann:{PASSWORD}@127.0.0.1:{one.port}/v1"
     fast = (
@@ -53,7 +44,7 @@ def profile_of(folder: Path, kind: str, one: Replica) -> Path:
 
 @pytest.mark.parametrize("kind", [pytest.param("openai", marks=pytest.mark.slow), "replicas"])
 async def test_no_client_hears_where_an_engine_is_and_nobody_its_password(tmp_path: Path, kind: str) -> None:
-    async with replica() as one:
+    async with replicas(1) as (one,):
         profile = profile_of(tmp_path, kind, one)
         arguments = ("--profile", str(profile), "--state-dir", str(tmp_path))
         async with (
@@ -87,17 +78,10 @@ async def test_no_client_hears_where_an_engine_is_and_nobody_its_password(tmp_pa
 
 
 async def test_a_start_that_fails_tells_no_password(tmp_path: Path) -> None:
-    async with replica() as one:
+    async with replicas(1) as (one,):
         profile = profile_of(tmp_path, "openai", one)
-    process = await asyncio.create_subprocess_exec(
-        *SERVE,
-        *("--profile", str(profile), "--state-dir", str(tmp_path)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 2 and str(one.port).encode() in err
-    assert PASSWORD.encode() not in out + err
+    said = await refused("--profile", str(profile), "--state-dir", str(tmp_path), command=SERVE)
+    assert str(one.port) in said and PASSWORD not in said
 
 
 def test_what_is_wrong_with_a_url_is_said_without_its_password() -> None:

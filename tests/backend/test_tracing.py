@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,6 +13,7 @@ import httpx
 import msgspec
 import pytest
 from backend.test_chat import ASK, chatting
+from backend.test_gateway_process import serving
 from backend.world import complete, gateway, scripted, until
 from client.traces import Traces, is_child, times_ms, traceparent
 from foretype_backend.config.check import check_file
@@ -26,7 +25,7 @@ from foretype_backend.operations.reload import fixed_changes
 from foretype_backend.transport.server import running
 from foretype_client.client import ClientOptions, open_client
 from foretype_context.text.document import Document, Edit
-from foretype_wire.messages import Done, Error
+from foretype_wire.messages import Error
 from foretype_wire.tracing.exporting import exporting_tracing
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.applications import Starlette
@@ -45,8 +44,7 @@ async def test_the_stages_of_a_completion_are_its_timings() -> None:
     seen = traces()
     engine = scripted(decode_s_per_token=0.001, prefill_s_per_token=0.0001)
     async with gateway(engine, tracing=seen.tracing) as world, world.peer() as peer:
-        _, done, _ = await peer.ask(traceparent=PARENT, language="python")
-        assert isinstance(done, Done)
+        _, done = await peer.answer(traceparent=PARENT, language="python")
         await world.idle()
     root, prefill = seen.one("foretype.completion"), seen.one("foretype.prefill")
     assert f"{root.context.trace_id:032x}" == "ab" * 16 and f"{root.parent.span_id:016x}" == "cd" * 8
@@ -78,8 +76,8 @@ async def test_a_request_that_is_refused_or_given_up_is_a_span_too() -> None:
             await until(lambda: world.service.statistics() != (0, 0, 0))
         await world.idle()
         async with world.peer() as peer:
-            _, error, _ = await peer.ask("late", deadline_ms=100.0)
-            assert isinstance(error, Error) and error.code == "expired"
+            error = await peer.refusal("late", deadline_ms=100.0)
+            assert error.code == "expired"
             await world.idle()
     gone, late = seen.named("foretype.completion")
     assert gone.attributes["foretype.reason"] == "disconnected"
@@ -238,17 +236,13 @@ async def test_a_gateway_process_traces_by_its_file_and_by_its_environment(tmp_p
             "OTEL_SERVICE_NAME": "mine",
         }
         for profile, more, service in ((named, {}, "foretype-gateway"), (plain, environment, "mine")):
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "foretype_backend", "serve", "--profile", profile, "--port", "0"),
-                stdout=subprocess.PIPE,
-                env=os.environ | more,
-            )
-            ready = (await process.stdout.readline()).decode().split()
-            assert ready[0] == "ready"
-            async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            async with (
+                serving("--profile", str(profile), "--port", "0", env=os.environ | more) as (process, url),
+                httpx.AsyncClient(trust_env=False, timeout=60) as http,
+            ):
                 body = {"prompt": SECRET, "max_tokens": 4}
-                assert (await http.post(f"{ready[1]}/v1/completions", json=body)).status_code == 200
-            process.send_signal(signal.SIGINT)
-            await process.communicate()
+                assert (await http.post(f"{url}/v1/completions", json=body)).status_code == 200
+                process.send_signal(signal.SIGINT)
+                await process.communicate()
             assert len(taking.spans()[f"{service} foretype.completion"]) == 1
         assert SECRET.encode() not in b"".join(taking.payloads)

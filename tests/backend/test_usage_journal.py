@@ -1,6 +1,5 @@
 """Usage that a client was told of is stored, whatever happens to the process that told it."""
 
-import asyncio
 import contextlib
 import json
 import sys
@@ -12,6 +11,7 @@ import pytest
 from backend.identity_world import NOW_MS
 from backend.test_gateway_process import serving
 from backend.test_tenants_apart import keys_of
+from backend.world import closing, until
 from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
 from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
@@ -29,10 +29,8 @@ SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--engine", "scripte
 
 async def used(folder: Path, month: str) -> UsageRow:
     store = await IdentityStore.open(str(folder / "i.db"))
-    try:
+    async with closing(store):
         rows = await store.usage_of(month)
-    finally:
-        await store.close()
     total = UsageRow()
     for _, row in rows:
         total = total.plus(row)
@@ -59,9 +57,7 @@ async def test_what_was_answered_is_counted_once_though_the_gateway_is_killed_at
             await process.wait()
     assert list((tmp_path / "usage").glob("*.rows"))  # or nothing was killed before it was stored
     async with serving(*arguments, command=SERVE) as (process, _):
-        async with asyncio.timeout(60):
-            while list((tmp_path / "usage").glob("*.rows")):  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(0.05)
+        await until(lambda: not list((tmp_path / "usage").glob("*.rows")))
         process.terminate()
         await process.wait()
     store = await IdentityStore.open(str(tmp_path / "i.db"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from unittest.mock import patch
 
 import httpx
 import msgspec
+import pytest
 import uvicorn.server
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import GatewayConfig, LimitsConfig
@@ -25,10 +27,12 @@ from foretype_context.prompt.segments import Kind, Scope, Source
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER
 from foretype_wire.messages import (
+    VERSION,
     Complete,
     Delta,
     Done,
     Error,
+    Finish,
     GatewayMessage,
     Hello,
     Need,
@@ -36,14 +40,19 @@ from foretype_wire.messages import (
     RequestClass,
     Stop,
     WireSegment,
+    Workspace,
 )
 from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Close
 
 TOKENIZER_PATH: Path = FOLDER / "tokenizer.json"
 TOKENIZER_FILE = TOKENIZER_PATH.read_bytes()
 TOKENIZER: Tokenizer = load_tokenizer(TOKENIZER_PATH)
 TOKEN = "a-token-of-the-tests"
+HELLO = Hello(v=1, client="test")
+OF_A_SHOP = Hello(v=VERSION, workspaces=[Workspace(root="/src/shop", repository="shop")])
 
 
 def profile(**changes: Any) -> Profile:
@@ -81,31 +90,51 @@ class World:
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
-    @contextlib.asynccontextmanager
-    async def peer(self, *, json: bool = False, hello: bool = True, **options: Any) -> AsyncGenerator[Peer]:
-        """A connection that has said hello and has its profile."""
-        # A peer with answers that it never took does not see the gateway's goodbye: it is not waited for.
-        options = {"close_timeout": 0.5, "open_timeout": 60} | options
-        async with opened(self.ws_url, compression=None, proxy=None, **options) as socket:
-            peer = Peer(socket, json=json)
-            if hello:
-                await peer.send(Hello(v=1, client="test"))
-                assert isinstance(await peer.receive(), Profile)
-            yield peer
+    def peer(self, *, hello: Hello | None = HELLO, **options: Any) -> contextlib.AbstractAsyncContextManager[Peer]:
+        return peer_at(self.ws_url, hello, **options)
 
     def http(self, **options: Any) -> httpx.AsyncClient:
         # Nobody's certificates are read: that takes longer than most tests do.
         return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=120, verify=False, **options)
+
+    async def closes(self, **options: Any) -> Close:
+        """How a connection is closed that is not wanted."""
+        async with self.peer(hello=None, **options) as peer:
+            return await peer.closed()
 
     async def idle(self) -> None:
         """Wait until the gateway and its engine have nothing left."""
         await until(lambda: self.service.statistics() == (0, 0, 0) and not self.engine.statistics().running)
 
 
-async def until(condition: Callable[[], bool]) -> None:
+@contextlib.asynccontextmanager
+async def closing(*opened: Any) -> AsyncGenerator[None]:
+    """Close them at the end, one after the other, whatever happens."""
+    try:
+        yield
+    finally:
+        for one in opened:
+            await one.close()
+
+
+@contextlib.asynccontextmanager
+async def peer_at(ws_url: str, hello: Hello | None, *, json: bool = False, **options: Any) -> AsyncGenerator[Peer]:
+    """A connection to a gateway, that has said hello and has its profile; or has said nothing."""
+    # A peer with answers that it never took does not see the gateway's goodbye: it is not waited for.
+    options = {"close_timeout": 0.5, "open_timeout": 60} | options
+    async with opened(ws_url, compression=None, proxy=None, **options) as socket:
+        peer = Peer(socket, json=json)
+        if hello is not None:
+            await peer.send(hello)
+            assert isinstance(await peer.receive(), Profile)
+        yield peer
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Look at the state of the code under test, which has no events for it, or ask another process, until it is so."""
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - looks at the state of the code under test, which has no events for it
-            await asyncio.sleep(0.002)
+        while not (await found if inspect.isawaitable(found := condition()) else found):  # noqa: ASYNC110
+            await asyncio.sleep(0.02 if inspect.isawaitable(found) else 0.002)
 
 
 class Peer:
@@ -145,10 +174,45 @@ class Peer:
         await self.send(complete(id, **fields))
         return await self.until_end(id)
 
+    async def answer(self, id: str = "r1", **fields: Any) -> tuple[str, Done]:
+        """Ask; the text that came, and how it ended."""
+        text, end, _ = await self.ask(id, **fields)
+        assert isinstance(end, Done), end
+        return text, end
+
+    async def refusal(self, id: str = "r1", **fields: Any) -> Error:
+        """Ask for what is refused, or breaks off."""
+        _, end, _ = await self.ask(id, **fields)
+        assert isinstance(end, Error), end
+        return end
+
+    async def error(self) -> Error:
+        """The next message, which is one."""
+        message = await self.receive()
+        assert isinstance(message, Error), message
+        return message
+
+    async def closed(self) -> Close:
+        """The next thing that comes: the gateway's end of the connection."""
+        with pytest.raises(ConnectionClosed) as closed:
+            await self.receive()
+        assert closed.value.rcvd is not None
+        return closed.value.rcvd
+
+    async def begin(self, id: str = "a", **fields: Any) -> None:
+        """Ask, and wait for the beginning of the answer."""
+        await self.send(complete(id, **fields))
+        assert isinstance(await self.receive(), Delta)
+
+    async def cancelled(self, id: str = "a") -> Done:
+        """Wait for the end of a request that is cancelled."""
+        _, end, _ = await self.until_end(id)
+        assert isinstance(end, Done) and end.finish is Finish.CANCELLED, end
+        return end
+
     async def still_works(self) -> None:
         """The connection lives: a good request gets a good answer."""
-        text, end, _ = await self.ask("good")
-        assert isinstance(end, Done), end
+        text, _ = await self.answer("good")
         assert text
 
 
