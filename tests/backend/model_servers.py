@@ -53,6 +53,21 @@ class StandIn:
             self.hung_up.set()
             raise
 
+    def openai_answer(self, body: dict[str, Any], usage: dict[str, int], *, apart: bool = False) -> Response:
+        """An answer of OpenAI's completions; where it is streamed its counts come with the end, or `apart` from it."""
+        if not body.get("stream"):
+            return JSONResponse({"choices": [{"text": "x", "finish_reason": "length"}], "usage": usage})
+
+        async def events() -> AsyncIterator[str]:
+            async for piece in self.pieces():
+                yield f"data: {json.dumps({'choices': [{'text': piece, 'finish_reason': None}]})}\n\n"
+            last: dict[str, Any] = {"choices": [{"text": "", "finish_reason": "stop"}]}
+            for one in (last, {"choices": [], "usage": usage}) if apart else (last | {"usage": usage},):
+                yield f"data: {json.dumps(one)}\n\n"
+            yield "data: [DONE]\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
 
 def wait_for_answers(engine: StreamingServer, idle_timeout_s: float) -> None:
     """From here on: where a silence is wanted, and no longer, or one of a busy machine would count."""
@@ -256,17 +271,7 @@ class LmStudio(StandIn):
     async def completions(self, request: Request) -> Response:
         body = await request.json()
         self.bodies.append(body)
-        usage = {"prompt_tokens": 7, "completion_tokens": len(self.writes)}
-        if not body.get("stream"):
-            return JSONResponse({"choices": [{"text": "x", "finish_reason": "length"}], "usage": usage})
-
-        async def events() -> AsyncIterator[str]:
-            async for piece in self.pieces():
-                yield f"data: {json.dumps({'choices': [{'text': piece, 'finish_reason': None}]})}\n\n"
-            yield f"data: {json.dumps({'choices': [{'text': '', 'finish_reason': 'stop'}], 'usage': usage})}\n\n"
-            yield "data: [DONE]\n\n"
-
-        return StreamingResponse(events(), media_type="text/event-stream")
+        return self.openai_answer(body, {"prompt_tokens": 7, "completion_tokens": len(self.writes)})
 
 
 @dataclass(kw_only=True)
@@ -286,15 +291,6 @@ class OpenAiServer(StandIn):
         self.bodies.append(body)
         if not isinstance(body["prompt"], str):
             return JSONResponse({"error": {"message": "prompt: string expected"}}, 400)
-        counted = {"usage": {"prompt_tokens": self.counts, "completion_tokens": len(self.writes)}}
-        if not body.get("stream"):
-            return JSONResponse({"choices": [{"text": "x", "finish_reason": "length"}], **counted})
-
-        async def events() -> AsyncIterator[str]:
-            async for piece in self.pieces():
-                yield f"data: {json.dumps({'choices': [{'text': piece, 'finish_reason': None}]})}\n\n"
-            yield f"data: {json.dumps({'choices': [{'text': '', 'finish_reason': 'stop'}]})}\n\n"
-            yield f"data: {json.dumps({'choices': [], **counted})}\n\n"
-            yield "data: [DONE]\n\n"
-
-        return StreamingResponse(events(), media_type="text/event-stream")
+        return self.openai_answer(
+            body, {"prompt_tokens": self.counts, "completion_tokens": len(self.writes)}, apart=True
+        )

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 import pytest_asyncio
 from backend.tiny_gguf import write_tiny_gguf
+from backend.world import until
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import EngineConfig, EngineName
 from foretype_backend.engines.by_name import ENGINES
@@ -30,7 +31,7 @@ def embedded(library: str, folder: Path) -> Engine:
 
 
 MAKERS: dict[str, Callable[[Path], Engine]] = {
-    "scripted": lambda _folder: ScriptedEngine(),
+    "scripted": lambda _folder: ScriptedEngine(vocabulary_tokens=512),
     **{f"embedded, {library}": partial(embedded, library) for library in LIBRARIES},
 }
 """Each makes an engine that says three hundred tokens and more after `PROMPT`."""
@@ -59,8 +60,7 @@ def asking(
 
 
 async def idle(engine: Engine) -> None:
-    while engine.statistics()[:2] != (0, 0):  # noqa: ASYNC110  the port has no event for it, and needs none
-        await asyncio.sleep(0.005)
+    await until(lambda: engine.statistics()[:2] == (0, 0))
 
 
 def said(chunks: list[Chunk]) -> list[int]:
@@ -124,10 +124,12 @@ async def test_a_deadline_that_passed_is_not_started(engine: Engine) -> None:
     assert engine.statistics().prompt_tokens == before
 
 
-@pytest.mark.parametrize("length", [0, 1_000_000])
-async def test_a_prompt_that_does_not_fit_is_refused_before_the_first_chunk(engine: Engine, length: int) -> None:
+@pytest.mark.parametrize(
+    "prompt", [[], [5] * 1_000_000, [10**6], [-1]], ids=["empty", "too long", "outside the vocabulary", "negative"]
+)
+async def test_a_prompt_that_can_never_run_is_refused_before_the_first_chunk(engine: Engine, prompt: list[int]) -> None:
     with pytest.raises(PromptRefusedError):
-        await anext(asking(engine, "refused", [5] * length))
+        await anext(asking(engine, "refused", prompt))
     await idle(engine)
 
 

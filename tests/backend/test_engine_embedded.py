@@ -7,9 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gguf
 import openvino
@@ -17,6 +18,7 @@ import psutil
 import pytest
 import pytest_asyncio
 from backend.tiny_gguf import as_byte_level, byte_level_tokens, write_tiny_gguf
+from backend.world import closing, until
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.embedded.engine import EmbeddedEngine
@@ -42,10 +44,16 @@ def library(request: pytest.FixtureRequest) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine(model: Path, library: str) -> AsyncIterator[EmbeddedEngine]:
-    engine = EmbeddedEngine.from_config(model=model, threads=1, library=library)
+    async with started(model=model, threads=1, library=library) as engine:
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def started(**options: Any) -> AsyncGenerator[EmbeddedEngine]:
+    engine = EmbeddedEngine.from_config(**options)
     await engine.start()
-    yield engine
-    await engine.close()
+    async with closing(engine):
+        yield engine
 
 
 async def collect(
@@ -59,11 +67,6 @@ async def collect(
 
 def ids_of(chunks: list[Chunk]) -> list[int]:
     return [i for c in chunks for i in c.token_ids]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  the engine has no event for it, and needs none
-        await asyncio.sleep(0.005)
 
 
 async def idle(engine: EmbeddedEngine) -> None:
@@ -229,13 +232,11 @@ async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: P
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 async def test_a_stop_of_the_whole_service_leaves_what_runs_to_the_gateway(model: Path, stop: signal.Signals) -> None:
-    engine = EmbeddedEngine.from_config(model=model, threads=1)
-    await engine.start()
-    assert engine.process_id is not None
-    os.kill(engine.process_id, stop)
-    assert len(ids_of(await collect(engine, "drains", PROMPT))) == 8
-    assert engine.statistics().restarts == 0
-    await engine.close()
+    async with started(model=model, threads=1) as engine:
+        assert engine.process_id is not None
+        os.kill(engine.process_id, stop)
+        assert len(ids_of(await collect(engine, "drains", PROMPT))) == 8
+        assert engine.statistics().restarts == 0
 
 
 async def test_a_process_that_was_begun_before_its_model_was_known_is_the_one_that_serves(model: Path) -> None:
@@ -243,15 +244,13 @@ async def test_a_process_that_was_begun_before_its_model_was_known_is_the_one_th
     engine = EmbeddedEngine.from_config(model=model, threads=1)
     engine.use(begun)
     await engine.start()
-    try:
+    async with closing(engine):
         stream = engine.generate(GenerationRequest("k", PROMPT, GenerationParams(max_tokens=3000)))
         await anext(stream)
         os.kill(begun.pid, signal.SIGKILL)
         with pytest.raises(EngineUnavailableError):
             async for _ in stream:
                 pass
-    finally:
-        await engine.close()
     assert not psutil.pid_exists(begun.pid)
 
 
@@ -306,22 +305,20 @@ async def test_a_model_that_vanished_fails_requests_with_the_reason_until_it_is_
     model: Path, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copy(model, tmp_path / "copy.gguf"))
-    engine = EmbeddedEngine.from_config(model=copy, threads=1, restart_wait_s=0.2, restart_most_s=0.2)
-    await engine.start()
-    await engine.ready()
-    shutil.move(copy, tmp_path / "away.gguf")
-    assert engine.process_id is not None
-    os.kill(engine.process_id, signal.SIGKILL)
-    while "no such file" not in (reason := await why_not_ready(engine)):
-        assert not reason or "started again" in reason
-        await asyncio.sleep(0.005)
-    with pytest.raises(EngineUnavailableError, match="no such file"):
-        await collect(engine, "without", PROMPT)
-    shutil.move(tmp_path / "away.gguf", copy)
-    await until(lambda: engine.process_id is not None)
-    await engine.ready()
-    assert len(ids_of(await collect(engine, "with", PROMPT))) == 8
-    await engine.close()
+    async with started(model=copy, threads=1, restart_wait_s=0.2, restart_most_s=0.2) as engine:
+        await engine.ready()
+        shutil.move(copy, tmp_path / "away.gguf")
+        assert engine.process_id is not None
+        os.kill(engine.process_id, signal.SIGKILL)
+        while "no such file" not in (reason := await why_not_ready(engine)):
+            assert not reason or "started again" in reason
+            await asyncio.sleep(0.005)
+        with pytest.raises(EngineUnavailableError, match="no such file"):
+            await collect(engine, "without", PROMPT)
+        shutil.move(tmp_path / "away.gguf", copy)
+        await until(lambda: engine.process_id is not None)
+        await engine.ready()
+        assert len(ids_of(await collect(engine, "with", PROMPT))) == 8
 
 
 async def why_not_ready(engine: EmbeddedEngine) -> str:
@@ -454,16 +451,12 @@ async def test_a_device_that_cannot_run_the_model_leaves_it_to_the_cpu_and_says_
     model: Path, engine: EmbeddedEngine, library: str
 ) -> None:
     """GPU.9 is on no machine; what is tried is the way back, not a GPU."""
-    other = EmbeddedEngine.from_config(model=model, threads=1, device="GPU.9", library=library)
-    await other.start()
-    try:
+    async with started(model=model, threads=1, device="GPU.9", library=library) as other:
         assert any(
             "GPU.9 cannot run this model" in note and "the CPU does" in note for note in other.capabilities().notes
         )
         assert other.capabilities().block_tokens == engine.capabilities().block_tokens
         assert ids_of(await collect(other, "a", PROMPT)) == ids_of(await collect(engine, "device", PROMPT))
-    finally:
-        await other.close()
 
 
 async def test_a_device_that_is_left_open_is_the_cpu_where_there_is_no_other(
@@ -473,13 +466,9 @@ async def test_a_device_that_is_left_open_is_the_cpu_where_there_is_no_other(
     devices = str(openvino.Core().available_devices)
     if "GPU" in devices:
         pytest.skip(f"OpenVINO computes with {devices} here")
-    other = EmbeddedEngine.from_config(model=model, threads=1, device="AUTO", library=library)
-    await other.start()
-    try:
+    async with started(model=model, threads=1, device="AUTO", library=library) as other:
         assert not [note for note in other.capabilities().notes if "the CPU does" in note]
         assert ids_of(await collect(other, "a", PROMPT)) == ids_of(await collect(engine, "auto", PROMPT))
-    finally:
-        await other.close()
 
 
 async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:

@@ -266,8 +266,11 @@ def test_memory_of_the_cache_is_bounded_and_as_computed_from_the_header(model: P
 # The shadow against the exact figure
 
 
+Loop = tuple[WorkerLoop, list[Report], Callable[[], OpenVinoPipeline]]
+
+
 @pytest.fixture
-def loop(model: Path) -> Iterator[tuple[WorkerLoop, list[Report], Callable[[], OpenVinoPipeline]]]:
+def loop(model: Path) -> Iterator[Loop]:
     opened: list[OpenVinoPipeline] = []
 
     def open_pipeline() -> OpenVinoPipeline:
@@ -293,9 +296,7 @@ def reported(reports: list[Report], job_id: int) -> int | None:
     return next(r.cached_tokens for r in reports if isinstance(r, Output) and r.id == job_id)
 
 
-def test_the_shadow_equals_the_engines_exact_figure_in_whole_blocks(
-    loop: tuple[WorkerLoop, list[Report], Callable[[], OpenVinoPipeline]],
-) -> None:
+def test_the_shadow_equals_the_engines_exact_figure_in_whole_blocks(loop: Loop) -> None:
     worker, _, pipeline = loop
     base = prompt(1000, 20)
     submit(worker, 1, base)
@@ -307,9 +308,7 @@ def test_the_shadow_equals_the_engines_exact_figure_in_whole_blocks(
         assert predicted <= exact_cached_tokens(pipeline(), case) < predicted + BLOCK_TOKENS, len(case)
 
 
-def test_the_shadow_is_exact_after_a_preemption_and_a_cancel_in_prefill(
-    loop: tuple[WorkerLoop, list[Report], Callable[[], OpenVinoPipeline]],
-) -> None:
+def test_the_shadow_is_exact_after_a_preemption_and_a_cancel_in_prefill(loop: Loop) -> None:
     worker, reports, pipeline = loop
     cold, cancelled = prompt(1500, 30), prompt(1500, 31)
     submit(worker, 1, cold)
@@ -329,9 +328,7 @@ def test_the_shadow_is_exact_after_a_preemption_and_a_cancel_in_prefill(
     assert shadow.cached_tokens(shadow.keys(cold), 1500) == exact_cached_tokens(pipeline(), cold)
 
 
-def test_the_second_of_two_same_prefix_requests_is_held_and_finds_the_prefix(
-    loop: tuple[WorkerLoop, list[Report], Callable[[], OpenVinoPipeline]],
-) -> None:
+def test_the_second_of_two_same_prefix_requests_is_held_and_finds_the_prefix(loop: Loop) -> None:
     worker, reports, _ = loop
     same = prompt(4 * CHUNK, 40)
     submit(worker, 1, [*same, 7])
@@ -341,9 +338,7 @@ def test_the_second_of_two_same_prefix_requests_is_held_and_finds_the_prefix(
     assert worker.scheduler.statistics().held == 1
 
 
-def test_the_shadow_never_promises_more_than_the_engine_has_when_the_cache_overflows(
-    loop: tuple[WorkerLoop, list[Report], Callable[[], OpenVinoPipeline]],
-) -> None:
+def test_the_shadow_never_promises_more_than_the_engine_has_when_the_cache_overflows(loop: Loop) -> None:
     worker, _, pipeline = loop
     prompts = [prompt(random.Random(seed).randrange(33, 900), 200 + seed) for seed in range(40)]
     for job_id, ids in enumerate(prompts):
@@ -357,9 +352,7 @@ def test_the_shadow_never_promises_more_than_the_engine_has_when_the_cache_overf
             assert exact_cached_tokens(pipeline(), ids) >= figure
 
 
-def test_a_pipeline_that_throws_is_replaced_and_goes_on(
-    loop: tuple[WorkerLoop, list[Report], Callable[[], OpenVinoPipeline]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipeline_that_throws_is_replaced_and_goes_on(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     worker, reports, pipeline = loop
     ids = prompt(300, 50)
     submit(worker, 1, ids)

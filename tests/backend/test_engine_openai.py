@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from backend.model_servers import StandIn, running, wait_for_answers
+from backend.world import closing, until
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
@@ -114,6 +115,13 @@ async def started(server: Server, **options: object) -> OpenAIEngine:
     return engine
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def engine(server: Server) -> AsyncIterator[OpenAIEngine]:
+    engine = await started(server)
+    async with closing(engine):
+        yield engine
+
+
 async def collect(engine: OpenAIEngine, ids: list[int], *, name: str = "a", **kw: Any) -> list[Chunk]:
     params = GenerationParams(max_tokens=3, end_token_ids=frozenset({7}), stop_strings=("\n\n",))
     return [c async for c in engine.generate(GenerationRequest(name, ids, params, **kw))]
@@ -123,16 +131,15 @@ def text_of(chunks: list[Chunk]) -> str:
     return "".join(c.text or "" for c in chunks)
 
 
-async def test_never_more_than_four_stop_strings_are_sent_for_some_servers_refuse_five(server: Server) -> None:
-    engine = await started(server)
+async def test_never_more_than_four_stop_strings_are_sent_for_some_servers_refuse_five(
+    server: Server, engine: OpenAIEngine
+) -> None:
     params = GenerationParams(max_tokens=1, stop_strings=tuple("abcdef"))
     assert [chunk async for chunk in engine.generate(GenerationRequest("stops", [1], params))]
     assert server.bodies[0]["stop"] == list("abcd")
-    await engine.close()
 
 
-async def test_streams_text_with_logprobs_and_the_servers_own_counts(server: Server) -> None:
-    engine = await started(server)
+async def test_streams_text_with_logprobs_and_the_servers_own_counts(server: Server, engine: OpenAIEngine) -> None:
     chunks = await collect(engine, [1, 2, 3])
     assert text_of(chunks) == "t0 t1 t2 "
     assert [p for c in chunks for p in c.logprobs] == [-0.25] * 3
@@ -144,7 +151,6 @@ async def test_streams_text_with_logprobs_and_the_servers_own_counts(server: Ser
     assert (statistics.prompt_tokens, statistics.cached_tokens, statistics.generated_tokens) == (20, 16, 3)
     capabilities = engine.capabilities()
     assert (capabilities.model, capabilities.context_limit_tokens, engine.exact) == ("coder", 100, True)
-    await engine.close()
 
 
 async def test_where_token_ids_are_refused_the_text_goes_and_counts_are_not_exact(server: Server) -> None:
@@ -173,8 +179,7 @@ async def test_a_server_that_knows_nothing_extra_still_works(server: Server) -> 
     await engine.close()
 
 
-async def test_abort_closes_the_connection_and_the_server_notices(server: Server) -> None:
-    engine = await started(server)
+async def test_abort_closes_the_connection_and_the_server_notices(server: Server, engine: OpenAIEngine) -> None:
     server.behaviour = "endless"
     chunks: list[Chunk] = []
     async for chunk in engine.generate(GenerationRequest("endless", [1], GenerationParams(max_tokens=9))):
@@ -182,23 +187,18 @@ async def test_abort_closes_the_connection_and_the_server_notices(server: Server
         if len(chunks) == 3:
             engine.abort("endless")
     assert chunks[-1].finish is EngineFinish.ABORTED
-    while not server.disconnects:  # noqa: ASYNC110  the server's own state
-        await asyncio.sleep(0.01)
+    await until(lambda: server.disconnects)
     assert engine.statistics().running == 0
     engine.abort("early")
     assert [c.finish for c in await collect(engine, [1], name="early")] == [EngineFinish.ABORTED]
-    await engine.close()
 
 
-async def test_closing_the_iterator_early_closes_the_connection(server: Server) -> None:
-    engine = await started(server)
+async def test_closing_the_iterator_early_closes_the_connection(server: Server, engine: OpenAIEngine) -> None:
     server.behaviour = "endless"
     stream = engine.generate(GenerationRequest("endless", [1], GenerationParams(max_tokens=9)))
     await anext(stream)
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
-    while not server.disconnects:  # noqa: ASYNC110  the server's own state
-        await asyncio.sleep(0.01)
-    await engine.close()
+    await until(lambda: server.disconnects)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,9 @@ async def test_closing_the_iterator_early_closes_the_connection(server: Server) 
         ("silent", "idle_timeout_s"),
     ],
 )
-async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behaviour: str, message: str) -> None:
-    engine = await started(server)
+async def test_a_stream_that_breaks_is_engine_unavailable(
+    server: Server, engine: OpenAIEngine, behaviour: str, message: str
+) -> None:
     server.behaviour = behaviour
     if behaviour == "silent":
         wait_for_answers(engine, 1.0)
@@ -221,7 +222,6 @@ async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behavi
     server.behaviour = "ok"
     wait_for_answers(engine, 60.0)
     assert text_of(await collect(engine, [1])) == "t0 t1 t2 "
-    await engine.close()
 
 
 class Relay:
@@ -273,28 +273,22 @@ async def test_a_kept_connection_that_is_closed_at_the_next_request_costs_no_ans
     ],
 )
 async def test_each_status_has_its_typed_error(
-    server: Server, status: int, error: type[Exception], message: str
+    server: Server, engine: OpenAIEngine, status: int, error: type[Exception], message: str
 ) -> None:
-    engine = await started(server)
     server.status = status
     with pytest.raises(error, match=message):
         await collect(engine, [1])
-    await engine.close()
 
 
-async def test_prompts_over_the_servers_context_are_refused_here(server: Server) -> None:
-    engine = await started(server)
+async def test_prompts_over_the_servers_context_are_refused_here(server: Server, engine: OpenAIEngine) -> None:
     with pytest.raises(PromptRefusedError, match="100"):
         await collect(engine, [1] * 100)
     assert server.bodies == []
-    await engine.close()
 
 
-async def test_a_deadline_that_passed_sends_nothing(server: Server) -> None:
-    engine = await started(server)
+async def test_a_deadline_that_passed_sends_nothing(server: Server, engine: OpenAIEngine) -> None:
     assert [c.finish for c in await collect(engine, [1], deadline=0.0)] == [EngineFinish.ABORTED]
     assert server.bodies == []
-    await engine.close()
 
 
 async def test_start_says_what_is_wrong(server: Server) -> None:
@@ -325,8 +319,7 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
         await anext(engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=1))))
 
 
-async def test_a_server_that_comes_back_with_another_model_is_not_asked(server: Server) -> None:
-    engine = await started(server)
+async def test_a_server_that_comes_back_with_another_model_is_not_asked(server: Server, engine: OpenAIEngine) -> None:
     assert text_of(await collect(engine, [1]))
     server.behaviour = "dies"  # its connection breaks, as where it is stopped
     with pytest.raises(EngineUnavailableError):
@@ -341,11 +334,11 @@ async def test_a_server_that_comes_back_with_another_model_is_not_asked(server: 
     server.models = ["coder"]
     engine._same._clock = lambda: time.monotonic() + 2.0  # a second later it is looked at again
     assert text_of(await collect(engine, [1], name="d"))
-    await engine.close()
 
 
-async def test_a_server_that_changes_its_model_without_a_break_is_seen_soon(server: Server) -> None:
-    engine = await started(server)
+async def test_a_server_that_changes_its_model_without_a_break_is_seen_soon(
+    server: Server, engine: OpenAIEngine
+) -> None:
     now = time.monotonic()
     engine._same._clock = lambda: now
     assert text_of(await collect(engine, [1]))
@@ -354,12 +347,9 @@ async def test_a_server_that_changes_its_model_without_a_break_is_seen_soon(serv
     server.models = ["other"]
     engine._same._clock = lambda: now + 6.0
     assert text_of(await collect(engine, [1], name="c"))  # looked at beside this one, which need not wait
-    async with asyncio.timeout(60):
-        while engine._same._looking is not None:  # noqa: ASYNC110 - it has no event for it
-            await asyncio.sleep(0.005)
+    await until(lambda: engine._same._looking is None)
     with pytest.raises(EngineUnavailableError, match="serves other now"):
         await collect(engine, [1], name="d")
-    await engine.close()
 
 
 # Shapes that servers give their answers

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine, fixed, text_script
-from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
+from foretype_backend.errors import EngineUnavailableError
 
 
 async def at_once(_seconds: float) -> None:
@@ -34,13 +34,6 @@ async def test_output_is_a_function_of_the_prompt_and_ends_before_an_end_token()
     assert all(len(c.logprobs) == len(c.token_ids) for c in chunks)
 
 
-async def test_length_ends_after_max_tokens() -> None:
-    engine = await started(script=fixed([5, 6, 7, 8]))
-    chunks = await collect(engine, "a", [1], GenerationParams(max_tokens=3))
-    assert ids_of(chunks) == [5, 6, 7]
-    assert chunks[-1].finish is EngineFinish.LENGTH
-
-
 async def test_text_script_speaks_text() -> None:
     engine = await started(script=text_script(lambda t: list(t.encode()), lambda i: bytes(i).decode(), str.upper))
     assert bytes(ids_of(await collect(engine, "a", list(b"abc"), GenerationParams(max_tokens=9)))) == b"ABC"
@@ -68,23 +61,6 @@ async def test_abort_ends_a_running_request_and_frees_its_slot() -> None:
     assert list(engine.aborted) == ["a"]
     assert engine.statistics().running == 0
     assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=2))) == [0, 1]
-
-
-async def test_an_abort_that_overtakes_its_request_wins_and_a_late_one_does_not_hit_the_next() -> None:
-    engine = await started()
-    engine.abort("a")
-    assert (await collect(engine, "a", [1], GenerationParams(max_tokens=1)))[-1].finish is EngineFinish.ABORTED
-    engine.abort("a")
-    assert ids_of(await collect(engine, "a", [1], GenerationParams(max_tokens=1))) == [1]
-
-
-async def test_closing_the_iterator_early_frees_the_slot() -> None:
-    engine = await started(script=lambda _p: range(100), slots=1)
-    stream = engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=100)))
-    await anext(stream)
-    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
-    assert engine.statistics().running == 0
-    assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=1))) == [0]
 
 
 async def test_waiting_requests_start_by_priority_and_an_aborted_waiter_ends_at_once() -> None:
@@ -133,28 +109,12 @@ async def test_death_fails_running_and_waiting_requests() -> None:
     assert len(await collect(engine, "c", [1], GenerationParams(max_tokens=50))) > 0
 
 
-@pytest.mark.parametrize("ids", [[], [99], [-1], [1] * 32], ids=["empty", "vocabulary", "negative", "too long"])
-async def test_prompts_that_can_never_run_are_refused(ids: list[int]) -> None:
-    engine = await started(vocabulary_tokens=50, context_limit_tokens=32)
-    with pytest.raises(PromptRefusedError):
-        await collect(engine, "a", ids, GenerationParams(max_tokens=2))
-
-
 async def test_warm_makes_the_prefix_cached_without_counting_as_a_request() -> None:
     engine = await started(block_tokens=4)
     await engine.warm(list(range(12)))
     chunks = await collect(engine, "a", list(range(13)), GenerationParams(max_tokens=1))
     assert chunks[0].cached_tokens == 12
     assert len(engine.requests) == 1
-
-
-async def test_a_request_whose_deadline_passed_is_not_started() -> None:
-    engine = ScriptedEngine(sleep=at_once, clock=lambda: 10.0)
-    await engine.start()
-    assert (await collect(engine, "a", [1], GenerationParams(max_tokens=1), deadline=9.0))[
-        -1
-    ].finish is EngineFinish.ABORTED
-    assert not engine.requests
 
 
 async def test_before_start_the_engine_is_unavailable() -> None:

@@ -1,11 +1,13 @@
 """Engines over servers that somebody already runs: what they are asked, byte for byte, and what is read of them."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from backend.model_servers import LlamaCpp, LmStudio, Ollama, running
-from backend.world import TOKENIZER
+from backend.world import TOKENIZER, closing
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.llama_cpp.slots import Slots
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest, Origin
@@ -24,6 +26,14 @@ async def ask(engine: Engine, ids: list[int], *, name: str = "a", tokens: int = 
     params = GenerationParams(max_tokens=tokens, end_token_ids=frozenset({END}), stop_strings=("\n\n",))
     origin = Origin(document=document) if document else None
     return [one async for one in engine.generate(GenerationRequest(name, ids, params, origin=origin))]
+
+
+@contextlib.asynccontextmanager
+async def started(name: str, **options: Any) -> AsyncGenerator[Engine]:
+    engine = load_engine(name, **options)
+    await engine.start()
+    async with closing(engine):
+        yield engine
 
 
 def written(chunks: list[Chunk]) -> str:
@@ -67,9 +77,10 @@ def test_tokens_that_the_server_puts_first_itself_are_left_out_there_alone() -> 
 
 
 async def test_ollama_is_asked_past_its_template_with_one_context_and_residency() -> None:
-    async with running(Ollama()) as server:
-        engine = load_engine("ollama", url=server.root, text=text, context_limit_tokens=2048)
-        await engine.start()
+    async with (
+        running(Ollama()) as server,
+        started("ollama", url=server.root, text=text, context_limit_tokens=2048) as engine,
+    ):
         prompt = [TOKENIZER.control("<|fim_prefix|>"), *TOKENIZER.encode(f"é {MIDDLE}"), TOKENIZER.control(MIDDLE)]
         chunks = await ask(engine, prompt)
         assert written(chunks) == "a + b"
@@ -91,17 +102,16 @@ async def test_ollama_is_asked_past_its_template_with_one_context_and_residency(
         }
         assert server.bodies[0]["prompt"] == ""  # loads it before anybody types
         assert (await hung_up_on(engine, server)).finish is EngineFinish.ABORTED
-        await engine.close()
 
 
 async def test_an_ollama_of_before_log_probabilities_works_without_them() -> None:
-    async with running(Ollama(knows_logprobs=False)) as server:
-        engine = load_engine("ollama", url=server.root + "/v1", text=text)
-        await engine.start()
+    async with (
+        running(Ollama(knows_logprobs=False)) as server,
+        started("ollama", url=server.root + "/v1", text=text) as engine,
+    ):
         assert not engine.capabilities().logprobs
         assert written(await ask(engine, [1])) == "a + b"
         assert "logprobs" not in server.bodies[-1]
-        await engine.close()
 
 
 @pytest.mark.parametrize(
@@ -124,9 +134,7 @@ async def test_an_ollama_without_the_model_is_told_with_the_remedy(
 
 
 async def test_an_ollama_whose_model_went_away_is_told_and_comes_back() -> None:
-    async with running(Ollama()) as server:
-        engine = load_engine("ollama", url=server.root, text=text)
-        await engine.start()
+    async with running(Ollama()) as server, started("ollama", url=server.root, text=text) as engine:
         had, server.models = server.models, ["llama3"]
         with pytest.raises(EngineUnavailableError, match=r"get it with `ollama pull qwen2\.5-coder:1\.5b-base`"):
             await ask(engine, [1])
@@ -135,7 +143,6 @@ async def test_an_ollama_whose_model_went_away_is_told_and_comes_back() -> None:
         server.fails = "llama runner process has terminated"
         with pytest.raises(EngineUnavailableError, match="runner process has terminated; see `ollama ps`"):
             await ask(engine, [1])
-        await engine.close()
 
 
 async def test_the_openai_engine_refuses_an_ollama_and_says_which_engine_takes_it() -> None:
@@ -149,9 +156,7 @@ async def test_the_openai_engine_refuses_an_ollama_and_says_which_engine_takes_i
 
 
 async def test_llama_cpp_gets_ids_and_its_counts_and_log_probabilities_are_read() -> None:
-    async with running(LlamaCpp(ends_itself=False)) as server:
-        engine = load_engine("llama-cpp", url=server.root + "/v1")
-        await engine.start()
+    async with running(LlamaCpp(ends_itself=False)) as server, started("llama-cpp", url=server.root + "/v1") as engine:
         chunks = await ask(engine, [3, 4, 5])
         assert written(chunks) == "a + b"
         assert [value for chunk in chunks for value in chunk.logprobs] == [-0.25, -0.25]
@@ -166,7 +171,6 @@ async def test_llama_cpp_gets_ids_and_its_counts_and_log_probabilities_are_read(
         with pytest.raises(PromptRefusedError, match="4096"):
             await ask(engine, [1] * 4096)
         assert (await hung_up_on(engine, server)).finish is EngineFinish.ABORTED
-        await engine.close()
 
 
 async def test_a_control_token_ends_the_answer_though_llama_cpp_writes_nothing_for_it() -> None:
@@ -188,16 +192,13 @@ async def test_a_control_token_ends_the_answer_though_llama_cpp_writes_nothing_f
 
 
 async def test_each_document_keeps_its_slot() -> None:
-    async with running(LlamaCpp(slots=2)) as server:
-        engine = load_engine("llama-cpp", url=server.root)
-        await engine.start()
+    async with running(LlamaCpp(slots=2)) as server, started("llama-cpp", url=server.root) as engine:
         server.bodies.clear()
         for document in ("a", "b", "a", "c", "a", "b"):
             await ask(engine, [1], document=document)
         assert [body["id_slot"] for body in server.bodies] == [0, 1, 0, 1, 0, 1]
         await engine.warm([1, 2], origin=Origin(document="a"))
         assert (server.bodies[-1]["id_slot"], server.bodies[-1]["n_predict"]) == (0, 0)
-        await engine.close()
 
 
 def test_the_slot_of_whoever_came_longest_ago_is_given_on() -> None:
@@ -257,16 +258,13 @@ async def test_an_instruct_model_is_refused_unless_it_is_named() -> None:
 
 
 async def test_lm_studio_gets_text_and_the_model_that_is_loaded() -> None:
-    async with running(LmStudio()) as server:
-        engine = load_engine("lm-studio", url=server.root, text=text)
-        await engine.start()
+    async with running(LmStudio()) as server, started("lm-studio", url=server.root, text=text) as engine:
         chunks = await ask(engine, [TOKENIZER.control(MIDDLE), *TOKENIZER.encode(MIDDLE)])
         assert written(chunks) == "a + b"
         assert server.bodies[-1]["prompt"] == f"{MIDDLE}< |fim_middle|>"
         assert server.bodies[-1]["model"] == "qwen2.5-coder-1.5b"
         assert (chunks[-1].prompt_tokens, chunks[-1].generated_tokens) == (7, 2)
         assert engine.capabilities().context_limit_tokens == 4096
-        await engine.close()
 
 
 @pytest.mark.parametrize("name", ["ollama", "llama-cpp", "lm-studio"])

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from backend.model_servers import wait_for_answers
 from backend.replica import VOCABULARY, Replica
-from backend.world import until
+from backend.world import closing, until
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
 from foretype_backend.engines.port import (
     WARM_PRIORITY,
@@ -35,6 +35,13 @@ async def started(replica: Replica, **options: Any) -> VllmServerEngine:
     engine = VllmServerEngine.from_config(url=f"{replica.url}/v1", **options)
     await engine.start()
     return engine
+
+
+@pytest_asyncio.fixture
+async def engine(replica: Replica) -> AsyncIterator[VllmServerEngine]:
+    engine = await started(replica)
+    async with closing(engine):
+        yield engine
 
 
 async def collect(engine: VllmServerEngine, ids: list[int] = PROMPT, name: str = "a", **kw: Any) -> list[Chunk]:
@@ -66,13 +73,11 @@ async def test_ids_go_in_and_come_out_with_salt_priority_and_what_the_tiers_need
     await engine.close()
 
 
-async def test_the_id_that_ends_a_generation_is_not_delivered(replica: Replica) -> None:
-    engine = await started(replica)
+async def test_the_id_that_ends_a_generation_is_not_delivered(replica: Replica, engine: VllmServerEngine) -> None:
     end = (sum(PROMPT) + 2) % VOCABULARY
     chunks = await collect(engine, max_tokens=9, ends=frozenset({end}))
     assert [one.token_ids for one in chunks] == [(end - 2,), (end - 1,), ()]
     assert chunks[-1].finish is EngineFinish.END_TOKEN
-    await engine.close()
 
 
 @pytest.mark.parametrize("endpoint", [True, False])
@@ -96,8 +101,7 @@ async def test_an_abort_frees_the_server_by_endpoint_or_by_closing_the_stream(en
         await engine.close()
 
 
-async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Replica) -> None:
-    engine = await started(replica)
+async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Replica, engine: VllmServerEngine) -> None:
     replica.behaviour = "silent"
     stream = asyncio.ensure_future(collect(engine, name="stuck"))
     await until(lambda: bool(replica._live))  # pyright: ignore[reportPrivateUsage]
@@ -105,7 +109,6 @@ async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Repli
     assert [one.finish for one in await stream] == [EngineFinish.ABORTED]
     await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
     assert replica.disconnects == 1
-    await engine.close()
 
 
 @pytest.mark.parametrize(
@@ -118,8 +121,9 @@ async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Repli
         ("silent", Fault.SILENT),
     ],
 )
-async def test_what_is_wrong_is_said_and_a_check_finds_it(replica: Replica, behaviour: str, fault: Fault) -> None:
-    engine = await started(replica)
+async def test_what_is_wrong_is_said_and_a_check_finds_it(
+    replica: Replica, engine: VllmServerEngine, behaviour: str, fault: Fault
+) -> None:
     replica.behaviour = behaviour
     if behaviour == "silent":
         wait_for_answers(engine, 1.0)
@@ -133,11 +137,9 @@ async def test_what_is_wrong_is_said_and_a_check_finds_it(replica: Replica, beha
     wait_for_answers(engine, 60.0)
     await engine.check()
     assert len(await collect(engine)) == 4
-    await engine.close()
 
 
-async def test_a_check_notices_another_process_and_another_model(replica: Replica) -> None:
-    engine = await started(replica)
+async def test_a_check_notices_another_process_and_another_model(replica: Replica, engine: VllmServerEngine) -> None:
     first = engine.metrics.started_s
     await replica.stop(keeps_port=True)
     with pytest.raises(EngineUnavailableError):
@@ -148,7 +150,6 @@ async def test_a_check_notices_another_process_and_another_model(replica: Replic
     replica.model = "other"
     with pytest.raises(EngineUnavailableError, match="has no model 'coder'"):
         await engine.check()
-    await engine.close()
 
 
 async def test_servers_that_cannot_be_a_replica_are_refused_at_start() -> None:
@@ -173,13 +174,11 @@ async def test_prompts_that_no_replica_takes_are_refused_here(replica: Replica, 
     await engine.close()
 
 
-async def test_warming_computes_and_generates_one_token(replica: Replica) -> None:
-    engine = await started(replica)
+async def test_warming_computes_and_generates_one_token(replica: Replica, engine: VllmServerEngine) -> None:
     await engine.warm(PROMPT, salt="s")
     assert (replica.bodies[0]["max_tokens"], replica.bodies[0]["priority"]) == (1, WARM_PRIORITY)
     assert (await collect(engine, salt="s"))[-1].cached_tokens == 48
     await engine.warm([VOCABULARY + 5])  # refused there; nothing to tell anybody
-    await engine.close()
 
 
 def test_metrics_are_read_and_nonsense_is_refused() -> None:
