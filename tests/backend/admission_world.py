@@ -79,7 +79,6 @@ class Simulation:
         self._chance = random.Random(seed)
         self.now = 0.0
         self._service_s, self._ttft_s = service_s, ttft_s
-        self._pressure = pressure
         self.scheduler = Scheduler(SlotLimits(max_running=slots, max_waiting=4 * slots), pressure)
         self.watch: Callable[[Ticket, Decision], None] = lambda _ticket, _decision: None
         """Told of everything that starts or is refused; `ticked` of every tenth of a second."""

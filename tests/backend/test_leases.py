@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 from backend.redis_server import patient_ledger, redis_server
+from backend.world import closing
 from foretype_backend.admission import redis_leases
 from foretype_backend.admission.leases import LeaseRequest, Leases
 from foretype_backend.admission.limits import Budget, Budgets, Denied, Reservation
@@ -59,16 +60,22 @@ class Gateway:
         return True
 
 
-def test_two_gateways_together_spend_what_one_may() -> None:
-    budget = Budget(tokens_per_s=100, burst_tokens=200)
+def spent_by_two(budget: Budget, *, forgets_at: int | None = None) -> int:
+    """In a hundred seconds of two gateways that spend what they get; the ledger begins anew at that tick."""
     ledger, gateways = Ledger(budget), [Gateway(budget), Gateway(budget)]
     for tick in range(2000):
         now = tick / 20
+        if tick == forgets_at:
+            ledger.level, ledger.at = budget.burst_tokens, now
         for gateway in gateways:
             if tick % 10 == 0:
                 gateway.renew(ledger, now)
             gateway.spend(20, now)
-    spent = sum(gateway.spent for gateway in gateways)
+    return sum(gateway.spent for gateway in gateways)
+
+
+def test_two_gateways_together_spend_what_one_may() -> None:
+    spent = spent_by_two(Budget(tokens_per_s=100, burst_tokens=200))
     assert 0.95 * 100 * 100 <= spent <= 100 * 100 + 200
 
 
@@ -110,7 +117,7 @@ async def test_after_a_night_without_requests_a_ledger_that_goes_away_locks_nobo
     leases = Leases(budgets, slice_s=1.0, now=now)
     with redis_server() as server:
         shared = RedisLeases(server.url, leases, slice_s=1.0, clock=lambda: now)
-        try:
+        async with closing(shared):
             for _ in range(8 * 3600 * 2):
                 now += 0.5
                 await shared.renew()
@@ -132,15 +139,13 @@ async def test_after_a_night_without_requests_a_ledger_that_goes_away_locks_nobo
                     spent += 5
                 await shared.renew()
             assert spent >= 0.5 * 100 * 10
-        finally:
-            await shared.close()
 
 
 async def test_a_ledger_is_away_since_it_did_not_answer_and_not_since_somebody_asked() -> None:
     now, budgets = 0.0, Budgets({})
     with redis_server() as server:
         shared = RedisLeases(server.url, Leases(budgets, slice_s=1.0, now=now), slice_s=1.0, clock=lambda: now)
-        try:
+        async with closing(shared):
             for now in (3600.0, 7200.0):  # noqa: B007 - read by the clock
                 assert await shared.renew()
             server.kill()
@@ -148,8 +153,6 @@ async def test_a_ledger_is_away_since_it_did_not_answer_and_not_since_somebody_a
             now += 0.5
             assert not await shared.renew()
             assert shared.away_s() == 0.5
-        finally:
-            await shared.close()
 
 
 @pytest.mark.parametrize("slice_s", [0.5, 1.0, 2.0, 5.0, 10.0])
@@ -165,17 +168,7 @@ def test_a_ledger_that_never_answered_leaves_a_gateway_the_budgets_rate(slice_s:
 
 
 def test_a_ledger_that_forgot_costs_at_most_one_burst() -> None:
-    budget = Budget(tokens_per_s=100, burst_tokens=400)
-    ledger, gateways = Ledger(budget), [Gateway(budget), Gateway(budget)]
-    for tick in range(2000):
-        now = tick / 20
-        if tick == 1000:
-            ledger.level, ledger.at = budget.burst_tokens, now
-        for gateway in gateways:
-            if tick % 10 == 0:
-                gateway.renew(ledger, now)
-            gateway.spend(20, now)
-    spent = sum(gateway.spent for gateway in gateways)
+    spent = spent_by_two(Budget(tokens_per_s=100, burst_tokens=400), forgets_at=1000)
     assert 100 * 100 + 400 < spent <= 100 * 100 + 2 * 400, "one burst is everybody's, one was forgotten"
 
 
@@ -244,7 +237,7 @@ async def test_gateways_share_one_burst_through_a_real_redis() -> None:
     with redis_server() as server:
         first, second = leased(server.url, budget), leased(server.url, budget)
         first[1].set(NAME, budget, 0.0)
-        try:
+        async with closing(first[0], second[0]):
             first[0].leases.asks(0.0)
             assert isinstance(first[1].reserve([NAME], 600, 0.0), Denied)
             assert await first[0].renew()
@@ -252,23 +245,17 @@ async def test_gateways_share_one_burst_through_a_real_redis() -> None:
             reservation = first[1].reserve([NAME], 600, 0.0)
             assert isinstance(reservation, Reservation)
             assert isinstance(second[1].reserve([NAME], 600, 0.0), Denied)
-        finally:
-            await first[0].close()
-            await second[0].close()
 
 
 async def test_what_a_gateway_took_in_advance_is_missing_to_the_others_in_a_real_redis() -> None:
     budget = Budget(tokens_per_s=0.001, burst_tokens=1000)
     with redis_server() as server:
         first, second = (leased(server.url, budget, slice_s=1e6) for _ in range(2))
-        try:
+        async with closing(first[0], second[0]):
             assert await spend_all(*first) == 1000  # half of it before the ledger was asked
             assert await spend_all(*second) == 500, "what it took itself; the ledger has nothing left, and is owed that"
             await second[0].renew()
             assert isinstance(second[1].reserve([NAME], 10, 0.0), Denied)
-        finally:
-            await first[0].close()
-            await second[0].close()
 
 
 async def test_a_real_redis_keeps_times_to_the_microsecond() -> None:
@@ -296,7 +283,7 @@ async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(
 ) -> None:
     with redis_server(*options) as server:
         leases, budgets = leased(server.url, Budget(tokens_per_s=100, burst_tokens=1000))
-        try:
+        async with closing(leases):
             assert await spend_all(leases, budgets) > 0
             server.kill()
             for _ in range(2):
@@ -306,8 +293,6 @@ async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(
             server.start()
             assert await leases.renew()
             assert isinstance(budgets.reserve([NAME], 10, 0.0), Reservation)
-        finally:
-            await leases.close()
 
 
 async def test_how_long_the_ledger_has_been_away_is_told_while_it_is() -> None:
@@ -315,7 +300,7 @@ async def test_how_long_the_ledger_has_been_away_is_told_while_it_is() -> None:
     leases = Leases(Budgets({NAME: Budget(tokens_per_s=100, burst_tokens=1000)}), slice_s=1.0, now=now)
     with redis_server() as server:
         redis = RedisLeases(server.url, leases, slice_s=1.0, clock=lambda: now)
-        try:
+        async with closing(redis):
             assert await redis.renew()
             assert redis.away_s() == 0.0
             server.kill()
@@ -324,8 +309,6 @@ async def test_how_long_the_ledger_has_been_away_is_told_while_it_is() -> None:
             leases._budgets.grant(NAME, -50.0)  # something to ask for
             assert not await redis.renew()
             assert redis.away_s() == 7.0
-        finally:
-            await redis.close()
 
 
 async def test_leases_are_renewed_every_half_slice_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 from backend.loads import done, loaded
 from backend.replica import Replica
+from backend.test_workers import total
 from backend.wires import Wire, wire
 from backend.world import TOKENIZER, World, gateway, until
 from foretype_backend.config.settings import LimitsConfig
@@ -63,24 +64,19 @@ def engine_of(replica: Replica, **options: float) -> VllmServerEngine:
 
 @contextlib.asynccontextmanager
 async def serving(engine: Engine, *replicas: Replica, limits: LimitsConfig = LIMITS) -> AsyncGenerator[World]:
-    for one in replicas:
-        await one.start()
-    try:
-        async with gateway(engine, limits=limits) as world:
-            yield world
-    finally:
+    async with contextlib.AsyncExitStack() as stack:
         for one in replicas:
-            await one.stop()
+            await stack.enter_async_context(one)
+        yield await stack.enter_async_context(gateway(engine, limits=limits))
 
 
-def told(world: World, metric: str) -> float:
+def told(world: World, metric: str, **labels: str) -> float:
     """A sample of `/metrics`; zero where it was never counted."""
-    lines = world.service.metrics.render().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
+    return total(world.service.metrics.render(), metric, **labels)
 
 
 def standing(world: World, replica: Replica, standing: ReplicaStanding) -> float:
-    return told(world, f'foretype_replica_standing{{replica="{replica.url}",standing="{standing}"}}')
+    return told(world, "foretype_replica_standing", replica=replica.url, standing=standing)
 
 
 @pytest.mark.parametrize("kind", ["vllm-server", pytest.param("openai", marks=pytest.mark.slow)])
@@ -105,7 +101,7 @@ async def test_a_cut_to_the_only_engine_holds_no_slot_and_heals_by_itself(across
             ended = sum(isinstance(end, Error) and end.code is code for end in load.ends)
             # Each is counted as what its developer was told.
             reason = "engine_lost" if code is ErrorCode.ENGINE_UNAVAILABLE else "expired"
-            assert told(world, f'foretype_requests_total{{class="interactive",reason="{reason}"}}') >= ended > 0
+            assert told(world, "foretype_requests_total", reason=reason) >= ended > 0
         across.cut = False
         async with loaded(world) as load:
             await load.more(good=done)

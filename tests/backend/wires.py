@@ -39,14 +39,14 @@ class Wire:
         cut: every packet vanishes, without a word to anybody.
         delay_s: how long a packet takes, one way.
         loss: share of packets that vanish, by a seeded chance.
-        carried, lost: packets.
+        lost: packets.
     """
 
     def __init__(self, ends: tuple[int, int], namespace: str, here: str, there: str) -> None:
         self.namespace, self.here, self.there = namespace, here, there
         self.cut = False
         self.delay_s = self.loss = 0.0
-        self.carried = self.lost = 0
+        self.lost = 0
         self._ends = ends
         self._chance = random.Random(7)
         self._ending = threading.Event()
@@ -85,7 +85,6 @@ class Wire:
                 if self.cut or self._chance.random() < self.loss:
                     self.lost += 1
                     continue
-                self.carried += 1
                 number += 1
                 other = self._ends[1 - self._ends.index(end)]
                 heapq.heappush(flying, (time.monotonic() + self.delay_s, number, other, packet))
