@@ -5,7 +5,6 @@ llama.vim and llama.vscode are with the infill door (test_http_doors.py).
 
 from typing import Any
 
-import httpx
 import pytest
 from backend.test_http_doors import events
 from backend.world import TOKENIZER, gateway, scripted
@@ -86,9 +85,8 @@ async def test_zed_reads_one_answer_with_all_the_fields_it_insists_on() -> None:
 
 @pytest.mark.parametrize("body", [MINUET, CONTINUE, ZED])
 async def test_a_token_is_asked_of_them_too(body: dict[str, Any]) -> None:
-    async with gateway(token="sesame-open-up-please") as world, httpx.AsyncClient(timeout=60) as http:
-        url = f"http://127.0.0.1:{world.port}/v1/completions"
-        refused = await http.post(url, json=body, headers={"Authorization": "Bearer TERM"})
+    async with gateway(token="sesame-open-up-please") as world, world.http() as http:
+        refused = await http.post("/v1/completions", json=body, headers={"Authorization": "Bearer TERM"})
         assert refused.status_code == 401
         assert refused.json()["error"]["message"]
 

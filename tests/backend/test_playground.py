@@ -108,7 +108,7 @@ def test_who_reads_what_workers_share_has_no_token_and_too_many_logins_forget_th
 
 
 async def test_the_prompt_is_what_the_stream_takes() -> None:
-    async with gateway() as world, httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}", timeout=60) as client:
+    async with gateway() as world, world.http() as client:
         answer = await client.post(
             "/playground/plan", json={"page": PAGE, "before": "def f():\n    ret", "after": "\n"}
         )
@@ -137,17 +137,14 @@ async def test_the_prompt_is_what_the_stream_takes() -> None:
     ],
 )
 async def test_a_bad_question_is_answered_with_its_field(body: object, field: str) -> None:
-    async with gateway() as world, httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}", timeout=60) as client:
+    async with gateway() as world, world.http() as client:
         answer = await client.post("/playground/plan", json=body)
         assert answer.status_code == 400
         assert field in str(answer.json()["error"])
 
 
 async def test_strangers_see_the_page_and_nothing_else() -> None:
-    async with (
-        gateway(token=TOKEN) as world,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}", timeout=60) as client,
-    ):
+    async with gateway(token=TOKEN) as world, world.http() as client:
         page = await client.get("/playground")
         assert page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
         assert (await client.get("/playground/app.js")).status_code == 200
@@ -167,30 +164,25 @@ async def test_strangers_see_the_page_and_nothing_else() -> None:
 
 
 async def test_a_code_opens_one_page_and_no_token_is_in_what_browsers_keep() -> None:
-    async with gateway(token=TOKEN) as world:
-        base = f"http://127.0.0.1:{world.port}"
-        async with httpx.AsyncClient(base_url=base, timeout=60) as client:
-            assert (await client.post("/playground/code")).status_code == 401
-            wrong = await client.post("/playground/code", headers={"Authorization": "Bearer wrong"})
-            assert wrong.status_code == 401
-            made = await client.post("/playground/code", headers={"Authorization": f"Bearer {TOKEN}"})
-            assert made.json()["seconds"] == 60.0 and TOKEN not in made.text
-            code = made.json()["code"]
-            entered = await client.post("/playground/login", json={"code": code}, headers={"Origin": base})
-            assert entered.status_code == 200 and TOKEN not in entered.text + str(entered.headers)
-            assert "Secure" not in entered.headers["set-cookie"]
-            again = await client.post("/playground/login", json={"code": code})
-            assert again.status_code == 401 and "used" in again.json()["error"]["message"]
-            page = {"x-foretype-page": entered.json()["page"]}
-            question = {"page": PAGE, "before": "x"}
-            assert (await client.post("/playground/plan", json=question, headers=page)).status_code == 200
+    async with gateway(token=TOKEN) as world, world.http() as client:
+        assert (await client.post("/playground/code")).status_code == 401
+        wrong = await client.post("/playground/code", headers={"Authorization": "Bearer wrong"})
+        assert wrong.status_code == 401
+        made = await client.post("/playground/code", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert made.json()["seconds"] == 60.0 and TOKEN not in made.text
+        code = made.json()["code"]
+        entered = await client.post("/playground/login", json={"code": code}, headers={"Origin": world.url})
+        assert entered.status_code == 200 and TOKEN not in entered.text + str(entered.headers)
+        assert "Secure" not in entered.headers["set-cookie"]
+        again = await client.post("/playground/login", json={"code": code})
+        assert again.status_code == 401 and "used" in again.json()["error"]["message"]
+        page = {"x-foretype-page": entered.json()["page"]}
+        question = {"page": PAGE, "before": "x"}
+        assert (await client.post("/playground/plan", json=question, headers=page)).status_code == 200
 
 
 async def test_behind_tls_the_cookie_is_the_hosts_alone() -> None:
-    async with (
-        gateway(token=TOKEN) as world,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}", timeout=60) as client,
-    ):
+    async with gateway(token=TOKEN) as world, world.http() as client:
         origin = {"Origin": f"https://127.0.0.1:{world.port}"}  # TLS ends at a proxy
         entered = await client.post("/playground/login", json={"token": TOKEN}, headers=origin)
         cookie = entered.headers["set-cookie"]
@@ -198,10 +190,7 @@ async def test_behind_tls_the_cookie_is_the_hosts_alone() -> None:
 
 
 async def test_a_browsers_socket_takes_both_halves_and_the_answer_names_the_protocol() -> None:
-    async with (
-        gateway(token=TOKEN) as world,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}", timeout=60) as client,
-    ):
+    async with gateway(token=TOKEN) as world, world.http() as client:
         page = (await client.post("/playground/login", json={"token": TOKEN})).json()["page"]
         cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
         url = f"ws://127.0.0.1:{world.port}/v1/stream"
@@ -247,7 +236,7 @@ async def test_a_login_holds_at_every_worker_and_a_code_works_once_among_them(tm
 
 
 async def test_the_bundle_is_small_and_asks_nobody_else() -> None:
-    async with gateway() as world, httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}", timeout=60) as client:
+    async with gateway() as world, world.http() as client:
         parts = [(await client.get(f"/playground{part}")).text for part in ("", "/app.js", "/style.css")]
         assert sum(map(len, parts)) <= 1_000_000
         assert not any(

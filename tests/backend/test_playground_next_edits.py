@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import httpx
 import pytest
 from backend.world import gateway
 from foretype_backend.playground.next_edits import Offered, PageEditRequest, next_edit
@@ -103,10 +102,6 @@ async def test_a_bad_question_is_answered_with_its_field(fields: dict[str, Any],
 
 
 async def test_strangers_are_asked_who_they_are() -> None:
-    async with (
-        gateway(token="sesame-open-up-please") as world,
-        httpx.AsyncClient(base_url=world.url, timeout=60) as http,
-    ):
-        assert (
-            await http.post("/playground/next_edit", json={"text": "", "cursor": 0, "happened": []})
-        ).status_code == 401
+    async with gateway(token="sesame-open-up-please") as world, world.http() as http:
+        question = {"text": "", "cursor": 0, "happened": []}
+        assert (await http.post("/playground/next_edit", json=question)).status_code == 401
