@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
 import uvicorn
 from backend.model_servers import KEPT
-from backend.world import TOKENIZER
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -242,14 +241,6 @@ class Replica:
             raise
         finally:
             del self._live[name]
-
-
-@contextlib.asynccontextmanager
-async def replicas(count: int, **options: Any) -> AsyncGenerator[list[Replica]]:
-    """So many that run, with the vocabulary of the tests' tokenizer."""
-    async with contextlib.AsyncExitStack() as stack:
-        options = {"vocabulary": TOKENIZER.vocabulary_tokens} | options
-        yield [await stack.enter_async_context(Replica(**options)) for _ in range(count)]
 
 
 def _in_tokens(body: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from backend.identity_world import NOW_MS, minted, record
 from backend.postgres_server import Postgres, PostgresUnavailableError, postgres
 from backend.postgres_server import available as postgres_available
 from backend.redis_server import RedisServer, redis_server
-from backend.replica import Replica, replicas
+from backend.replica import Replica
+from backend.running_replicas import replicas
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH, peer_at, segments
 from foretype_backend.admission.limits import Budget

@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.replica import Replica, replicas
+from backend.replica import Replica
+from backend.running_replicas import replicas
 from backend.test_gateway_process import refused, serving
 from backend.world import OF_A_SHOP, TOKEN, TOKENIZER, Peer, World, gateway, segments, until
 from foretype_backend.config.check import check_file

@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from backend.replica import Replica, replicas
+from backend.replica import Replica
 from backend.replica_directory import ReplicaDirectory
+from backend.running_replicas import replicas
 from backend.world import TOKENIZER, closing, until
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import replicas
+from backend.running_replicas import replicas
 from backend.test_gateway_process import refused, serving
 from backend.test_workers import BODY, children, fresh, scraped, total
 from backend.world import TOKEN, TOKENIZER, gateway, scripted, until

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, Clock, minted, record
-from backend.replica import Replica, replicas
+from backend.replica import Replica
+from backend.running_replicas import replicas
 from backend.test_workers import children, fresh
 from backend.world import OF_A_SHOP, TOKENIZER_PATH, Peer, closing, peer_at, segments
 from foretype_backend.errors import EntryError

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.replica import Replica, replicas
+from backend.replica import Replica
+from backend.running_replicas import replicas
 from backend.test_gateway_process import serving
 from backend.test_tenants_apart import LINES, keys_of
 from backend.world import TOKENIZER_PATH

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import pytest
 from backend.commands import run
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import Replica, replicas
+from backend.replica import Replica
+from backend.running_replicas import replicas
 from backend.world import TOKENIZER, Peer, World, gateway, segments, until
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.fleet.build import make_pool

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, minted, record
-from backend.replica import Replica, replicas
+from backend.replica import Replica
+from backend.running_replicas import replicas
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER_PATH
 from foretype_backend.__main__ import main

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import Replica, replicas
+from backend.replica import Replica
 from backend.replica_directory import ReplicaDirectory
+from backend.running_replicas import replicas
 from backend.test_chat import ASK
 from backend.test_stream_with_client import SOURCE, session_of
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, closing, complete, gateway, profile, segments, until

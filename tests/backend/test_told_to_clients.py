@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
-from backend.replica import Replica, replicas
+from backend.replica import Replica
+from backend.running_replicas import replicas
 from backend.test_gateway_process import refused, serving
 from backend.world import TOKENIZER_PATH, gateway
 from foretype_backend.admission.degradation import RUNGS, Ladder, Service
