@@ -29,7 +29,7 @@ _ELSEWHERE: Final = {
 }
 _NO_IMAGE: Final = {"grafana"}  # no registry, and no package of Debian's
 _PODMAN: Final = {"exec": "exec -i", "stop": "stop -t 30"}
-_COMPOSE: Final = re.compile(r"docker compose (?P<verb>\w+)(?: -T| -d| --wait)* (?P<rest>.+)")
+_COMPOSE: Final = re.compile(r"(\(umask 077; )?docker compose (?P<verb>\w+)(?: -T| -d| --wait)* (?P<rest>.+?)(?(1)\))")
 
 
 def commands() -> Iterator[str]:
@@ -99,7 +99,7 @@ def run(one: Team, command: str, folder: Path) -> str:
 
 def _shell(command: str, folder: Path) -> str:
     done = subprocess.run(
-        ["bash", "-ec", command],
+        ["bash", "-ec", f"umask 077; {command}"],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
