@@ -13,9 +13,8 @@ def typed(path: str, at: int, text: str, start_s: float, gap_s: float = 0.2) -> 
     return [Changed(start_s + n * gap_s, path, (Edit(at + n, at + n, c),)) for n, c in enumerate(text)]
 
 
-def asked(*events: Event, after_deletions: bool = True, on_move: bool = False, snippets: bool = False) -> list[Moment]:
-    recording = Recording("test", tuple(events))
-    return list(moments_of(recording, after_deletions=after_deletions, on_move=on_move, snippets=snippets))
+def asked(*events: Event, after_deletions: bool = True) -> list[Moment]:
+    return list(moments_of(Recording("test", tuple(events)), after_deletions=after_deletions))
 
 
 def typing_at(caret: int, *events: Event, **options: bool) -> list[Moment]:
@@ -103,7 +102,7 @@ def test_deletions_ask_unless_told_otherwise() -> None:
     assert [moment.inserted for moment in typing_at(end, *events, after_deletions=False)] == [("x",)]
 
 
-def test_moves_ask_only_where_wanted_and_selections_never() -> None:
+def test_moves_and_selections_ask_nothing() -> None:
     events = (
         Loaded(0, "a.py", TEXT),
         Moved(1.0, "a.py", line_end(4)),
@@ -111,21 +110,10 @@ def test_moves_ask_only_where_wanted_and_selections_never() -> None:
         Moved(3.0, "a.py", line_end(9)),
     )
     assert not asked(*events)
-    assert [moment.offset for moment in asked(*events, on_move=True)] == [line_end(4), line_end(9)]
 
 
 def test_files_that_are_never_sent_are_not_asked_about() -> None:
     assert not asked(Loaded(0, ".env", "KEY=1\n"), Moved(0, ".env", 5), *typed(".env", 5, "2", 1.0))
-
-
-def test_other_files_are_excerpted_where_they_were_left_the_last_one_first() -> None:
-    events: list[Event] = [Loaded(0, name, TEXT) for name in ("a.py", "b.py", "c.py")]
-    for at, name in enumerate(("a.py", "b.py", "c.py")):
-        events += [Moved(1 + at, name, line_end(40)), *typed(name, line_end(40), "x", 1.5 + at)]
-    last = asked(*events, snippets=True)[-1]
-    assert [snippet.path for snippet in last.snippets] == ["b.py", "a.py"]
-    assert "line 40x\n" in last.snippets[0].text
-    assert not asked(*events)[-1].snippets
 
 
 @settings(max_examples=60, deadline=None)

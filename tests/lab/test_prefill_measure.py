@@ -80,12 +80,6 @@ def test_blocks_round_what_is_found_again_down(tokenizer: Tokenizer) -> None:
     assert computed[1]["prompt_tokens"] == computed[32]["prompt_tokens"]
 
 
-def test_a_cache_finds_no_more_than_it_holds(tokenizer: Tokenizer) -> None:
-    result = measure(moments_of(session()), tokenizer, MeasureOptions(capacity_tokens=64))
-    for row in result["layouts"].values():
-        assert 0 < row["prompt_tokens"] - row["computed_tokens"] <= 64 * result["requests"]
-
-
 def test_nothing_typed_gives_no_ratio(tokenizer: Tokenizer) -> None:
     gone = Recording("gone", (*session(keys="").events, Changed(1.0, "src/a.py", (Edit(HOLE - 1, HOLE, ""),))))
     result = measure(moments_of(gone), tokenizer, MeasureOptions())
@@ -102,11 +96,10 @@ def test_the_command_prints_one_object(tmp_path: Path) -> None:
     ]
     path = tmp_path / "session.jsonl"
     path.write_text("\n".join(map(json.dumps, entries)))
-    options = ["--block", "32", "--cache", "64k", "--setting", "full", "--json"]
-    done = CliRunner().invoke(bench, ["prefill", str(path), *options])
+    done = CliRunner().invoke(bench, ["prefill", str(path), "--block", "32", "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
-    assert (result["requests"], result["block_tokens"], result["cache"], result["setting"]) == (2, 32, "64k", "full")
+    assert (result["requests"], result["block_tokens"]) == (2, 32)
     table = CliRunner().invoke(bench, ["prefill", str(path)])
     assert table.exit_code == 0 and "psm_growing" in table.stdout
 

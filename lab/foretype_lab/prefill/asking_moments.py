@@ -9,7 +9,6 @@ from typing import Final
 
 from foretype_client.policy.trigger import EditorRequest, Now, Policy, PolicyOptions, PolicyState, Skip, Trigger
 from foretype_context.folder.exclude import reason_to_exclude
-from foretype_context.prompt.sources import Snippet
 from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_eval.replay.edit_events import Event, Loaded, Moved, Recording
 
@@ -18,8 +17,6 @@ _CARET_FOLLOWS_S: Final = 0.05
 """An editor reports the caret up to this long after the change that moved it (1 to 3 ms at the median of a real session)."""
 
 _HEAD_CHARS: Final = 4_096
-_EXCERPT_FILES: Final = 4
-_EXCERPT_LINES: Final = 32
 
 
 class Cause(StrEnum):
@@ -41,7 +38,6 @@ class Moment:
         time_s: when the user asked, in the recording's time; what a prompt plan knows of idleness.
         inserted: all text inserted since the request before, joined where it was typed on end.
         typed: the same of edits of at most two characters.
-        snippets: of other files that were worked on, the last left first.
     """
 
     time_s: float
@@ -50,7 +46,6 @@ class Moment:
     cause: Cause
     inserted: tuple[str, ...]
     typed: tuple[str, ...]
-    snippets: tuple[Snippet, ...]
 
 
 def moments_of(
@@ -58,8 +53,6 @@ def moments_of(
     *,
     debounce_ms: float = 75.0,
     after_deletions: bool = True,
-    on_move: bool = False,
-    snippets: bool = False,
 ) -> Iterator[Moment]:
     """The requests of a session.
 
@@ -68,14 +61,12 @@ def moments_of(
     Args:
         debounce_ms: quiet time after a change.
         after_deletions: also after changes that insert nothing.
-        on_move: also where the caret came to rest elsewhere without a change, as editors ask that do so on every move.
-        snippets: collect excerpts of other files.
     """
-    session = _Session(Policy(PolicyOptions(debounce_ms=debounce_ms)), snippets=snippets)
+    session = _Session(Policy(PolicyOptions(debounce_ms=debounce_ms)))
     for event in recording.events:
         if not session.follows(event):
             yield from session.due(event.time_s, event)
-        session.take(event, after_deletions=after_deletions, on_move=on_move)
+        session.take(event, after_deletions=after_deletions)
     yield from session.due(float("inf"), None)
 
 
@@ -86,7 +77,6 @@ class _File:
     caret: int = 0
     selecting: bool = False
     asked: bool = False
-    worked_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +118,8 @@ class _Inserted:
 
 
 class _Session:
-    def __init__(self, policy: Policy, *, snippets: bool) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._wants_snippets = snippets
         self._files: dict[str, _File] = {}
         self._inserted = _Inserted()
         self._typed = _Inserted()
@@ -139,8 +128,6 @@ class _Session:
         self._last_path = ""
         self._mark = self._mark_low = 0
         self._lines_changed = False
-        self._current = ""
-        self._left: dict[str, Snippet] = {}
 
     def follows(self, event: Event) -> bool:
         """Whether the event only tells where the change before it left the caret."""
@@ -182,21 +169,14 @@ class _Session:
             return
         yield self._moment(path, snapshot, offset, changed_s)
 
-    def take(self, event: Event, *, after_deletions: bool, on_move: bool) -> None:
+    def take(self, event: Event, *, after_deletions: bool) -> None:
         path = event.path
-        if path != self._current:
-            self._leave()
-            self._current = path
         if isinstance(event, Loaded):
             self._load(event)
             return
         file = self._files[path]
         if isinstance(event, Moved):
-            length = len(file.document.text)
-            moved = event.offset != file.caret
-            file.caret, file.selecting = min(event.offset, length), event.selecting
-            if on_move and moved and self._pending is None and not event.selecting:
-                self._pending = _Pending(path, event.time_s, ((file.caret, file.caret),))
+            file.caret, file.selecting = min(event.offset, len(file.document.text)), event.selecting
             return
         spans: list[tuple[int, int]] = []
         for edit in event.edits:
@@ -206,7 +186,7 @@ class _Session:
             end = edit.start + len(edit.text)
             spans = [(shifted(first, edit), shifted(last, edit)) for first, last in spans]
             spans.append((edit.start, end))
-        file.selecting, file.worked_on = False, True
+        file.selecting = False
         if not after_deletions and not any(edit.text for edit in event.edits):
             self._pending = None
             return
@@ -243,9 +223,8 @@ class _Session:
     def _moment(self, path: str, snapshot: Snapshot, offset: int, time_s: float) -> Moment:
         file = self._files[path]
         cause = self._cause(file, path, snapshot, offset)
-        file.asked = file.worked_on = True
+        file.asked = True
         self._last_path, self._mark, self._mark_low, self._lines_changed = path, offset, offset, False
-        others = [snippet for other, snippet in self._left.items() if other != path]
         return Moment(
             time_s=time_s,
             snapshot=snapshot,
@@ -253,7 +232,6 @@ class _Session:
             cause=cause,
             inserted=self._inserted.taken(),
             typed=self._typed.taken(),
-            snippets=tuple(others[::-1][:_EXCERPT_FILES]),
         )
 
     def _cause(self, file: _File, path: str, snapshot: Snapshot, offset: int) -> Cause:
@@ -267,24 +245,3 @@ class _Session:
         if distance > 0:
             return Cause.NEAR_JUMP if distance <= _NEAR_LINES else Cause.FAR_JUMP
         return Cause.ENTER if self._lines_changed else Cause.IN_LINE
-
-    def _leave(self) -> None:
-        """Keep an excerpt of the file that is left, as it stood then: lines around the caret."""
-        file = self._files.get(self._current)
-        if not self._wants_snippets or file is None or not file.worked_on or file.excluded is not None:
-            return
-        snapshot = file.document.snapshot()
-        half = _EXCERPT_LINES // 2
-        first = max(0, snapshot.line_of(file.caret) // half * half - half)
-        start = snapshot.line_start(first)
-        end = snapshot.next_line_start(min(first + _EXCERPT_LINES, snapshot.line_count) - 1)
-        self._left.pop(self._current, None)
-        if snapshot.text[start:end].strip():
-            self._left[self._current] = Snippet(
-                path=snapshot.path,
-                text=snapshot.text[start:end],
-                start=start,
-                end=end,
-                source_name="recent",
-                score=file.document.version,
-            )

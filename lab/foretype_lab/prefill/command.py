@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,24 +19,12 @@ from foretype_models.errors import ArtifactError
 from rich.table import Table
 
 from foretype_lab.prefill.asking_moments import Cause, moments_of
-from foretype_lab.prefill.measure import CACHES, LAYOUTS, MeasureOptions, measure
+from foretype_lab.prefill.measure import LAYOUTS, MeasureOptions, measure
 from foretype_lab.prefill.typed_commits import recording_of
 
 _PIPE_COLUMNS: Final = 140
 
 Progress = Callable[[str, int, int], None]
-
-
-class Setting(StrEnum):
-    """What a prompt holds beside the current file."""
-
-    FILE_ONLY = "file_only"
-    FULL = "full"
-
-
-class Cache(StrEnum):
-    UNLIMITED = "unlimited"
-    TOKENS_64K = "64k"
 
 
 class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +33,6 @@ class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         commits: of a repository: the newest N, or a range `A..B`.
         after_deletions: also ask after changes that insert nothing.
-        on_move: also ask where the caret came to rest without a change.
         seed: of the typist's rhythm when commits are typed.
     """
 
@@ -54,16 +40,13 @@ class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
     commits: int | str = 10
     suffixes: tuple[str, ...] = (".py",)
     seed: int = 0
-    setting: Setting = Setting.FILE_ONLY
     block_tokens: int = 16
-    cache: Cache = Cache.UNLIMITED
     layouts: tuple[str, ...] = LAYOUTS
     grammar: str | None = None
     prompt_tokens: int | None = None
     suffix_tokens: int | None = None
     debounce_ms: float = 75.0
     after_deletions: bool = True
-    on_move: bool = False
 
 
 def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _done, _total: None) -> dict[str, Any]:
@@ -80,15 +63,7 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
     recording = recording_of(
         options.source, options.commits, suffixes=options.suffixes, seed=options.seed, progress=progress
     )
-    moments = list(
-        moments_of(
-            recording,
-            debounce_ms=options.debounce_ms,
-            after_deletions=options.after_deletions,
-            on_move=options.on_move,
-            snippets=options.setting is Setting.FULL,
-        )
-    )
+    moments = list(moments_of(recording, debounce_ms=options.debounce_ms, after_deletions=options.after_deletions))
     chosen = {"prompt_tokens": options.prompt_tokens, "suffix_tokens": options.suffix_tokens}
     budgets = msgspec.structs.replace(Budgets(), **{name: value for name, value in chosen.items() if value is not None})
     measured = measure(
@@ -99,7 +74,6 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
             grammar=grammar,
             own_layout=shipped.profile.get("layout") if options.grammar is None else None,
             block_tokens=options.block_tokens,
-            capacity_tokens=CACHES[options.cache.value],
             budgets=budgets,
         ),
         progress=lambda done: progress("requests", done, len(moments)),
@@ -108,12 +82,9 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         **measured,
         "recording": recording.name,
         "grammar": grammar,
-        "setting": options.setting.value,
         "block_tokens": options.block_tokens,
-        "cache": options.cache.value,
         "debounce_ms": options.debounce_ms,
         "after_deletions": options.after_deletions,
-        "on_move": options.on_move,
         "seed": options.seed,
         "budgets": msgspec.to_builtins(budgets),
         "tokenizer_digest": tokenizer.digest,
@@ -125,13 +96,7 @@ def prefill(
     source: Annotated[Path, typer.Argument(help="A recording (*.recording.w.json, JSON lines), or a git repository.")],
     commits: Annotated[str, typer.Option(help="Of a repository: number of newest commits, or a range A..B.")] = "10",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    setting: Annotated[
-        Setting, typer.Option(help="Current file alone, or with excerpts of others.")
-    ] = Setting.FILE_ONLY,
     block: Annotated[int, typer.Option(min=1, max=1024, help="Tokens in a block of the cache.")] = 16,
-    cache: Annotated[
-        Cache, typer.Option(help="Unlimited, or 65,536 tokens, least recently used out.")
-    ] = Cache.UNLIMITED,
     layout: Annotated[list[str] | None, typer.Option(help="These only; may be repeated.")] = None,
     grammar: Annotated[
         str | None,
@@ -143,7 +108,6 @@ def prefill(
     suffix_tokens: Annotated[int | None, typer.Option(min=0, help="Of it below the caret; default likewise.")] = None,
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
     after_deletions: Annotated[bool, typer.Option(help="Also ask after changes that insert nothing.")] = True,
-    on_move: Annotated[bool, typer.Option(help="Also ask where the caret comes to rest without a change.")] = False,
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type; default .py.")] = None,
     seed: Annotated[int, typer.Option(help="Of the typist's rhythm.")] = 0,
 ) -> None:
@@ -156,16 +120,13 @@ def prefill(
         commits=int(commits) if commits.isdigit() else commits,
         suffixes=tuple(suffix or (".py",)),
         seed=seed,
-        setting=setting,
         block_tokens=block,
-        cache=cache,
         layouts=layouts,
         grammar=grammar,
         prompt_tokens=prompt_tokens,
         suffix_tokens=suffix_tokens,
         debounce_ms=debounce_ms,
         after_deletions=after_deletions,
-        on_move=on_move,
     )
     try:
         with progress_bars() as progress:
@@ -193,7 +154,7 @@ def prefill(
 def _table(result: dict[str, Any]) -> Table:
     title = (
         f"{result['recording']}: {result['requests']:,} requests, {result['new_tokens']:,} new tokens "
-        f"({result['typed_tokens']:,} typed); {result['setting']}, blocks of {result['block_tokens']}, {result['cache']} cache"
+        f"({result['typed_tokens']:,} typed); blocks of {result['block_tokens']}"
     )
     table = Table(title=title, title_justify="left", caption="computed tokens per request, by what happened before it")
     table.add_column("layout", no_wrap=True, min_width=15)

@@ -21,9 +21,6 @@ from foretype_lab.prefill.asking_moments import Cause, Moment
 
 LAYOUTS: Final = ("psm_classic", "spm", "psm_line_last", "psm_growing")
 
-CACHES: Final = {"unlimited": None, "64k": 65_536}
-"""Capacity in tokens."""
-
 _REMEMBERED_PIECES: Final = 4_096
 
 
@@ -32,7 +29,6 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         block_tokens: of the cache; only whole blocks are found again.
-        capacity_tokens: of the cache, least recently used first out; None for no limit.
         grammar: the family whose prompts they are.
         own_layout: that the model is served in; the grammar's first where None.
     """
@@ -40,7 +36,6 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     layouts: tuple[str, ...] = LAYOUTS
     own_layout: str | None = None
     block_tokens: int = 16
-    capacity_tokens: int | None = None
     grammar: str = "foretype-2"
     budgets: Budgets = Budgets()
 
@@ -84,9 +79,7 @@ class _Layout:
         self._state = PlanState.empty()
 
     def segments(self, moment: Moment) -> Sequence[Segment]:
-        plan, self._state = self._assembler.plan(
-            self._state, moment.snapshot, moment.offset, snippets=moment.snippets, now=moment.time_s
-        )
+        plan, self._state = self._assembler.plan(self._state, moment.snapshot, moment.offset, now=moment.time_s)
         return [placed.segment for placed in plan.segments]
 
 
@@ -124,15 +117,13 @@ def measure(
         ProfileError: grammar and tokenizer do not go together.
     """
     remembering = _Remembering(tokenizer)
-    capacity = options.capacity_tokens
-    blocks = sys.maxsize if capacity is None else max(capacity // options.block_tokens, 1)
     spoken = grammar(options.grammar)
     layouts: dict[str, tuple[_Layout, ShadowPrefixCache, _Tally]] = {}
     for name in options.layouts:
         profile = Profile(
             model="prefill", grammar=spoken.id, tokenizer_digest=tokenizer.digest, layout=name, budgets=options.budgets
         )
-        layouts[name] = (_Layout(remembering, profile), ShadowPrefixCache(blocks, options.block_tokens), _Tally())
+        layouts[name] = (_Layout(remembering, profile), ShadowPrefixCache(sys.maxsize, options.block_tokens), _Tally())
     requests = new_tokens = typed_tokens = 0
     for moment in moments:
         requests += 1
