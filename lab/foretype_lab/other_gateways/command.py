@@ -16,7 +16,7 @@ from foretype_lab.other_gateways.measure import PeerLoadOptions, run_peer
 
 
 def peer_load(
-    peer: Annotated[str, typer.Argument(help="litellm, smg, foretype, or the http:// URL of a running gateway.")],
+    peer: Annotated[str, typer.Argument(help="smg, foretype, or the http:// URL of a running gateway.")],
     rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, of all developers together.")] = 100.0,
     seconds: Annotated[float, typer.Option(min=0.5)] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -26,7 +26,6 @@ def peer_load(
     frame_ms: Annotated[float, typer.Option(min=0, help="Scripted engine: time between its six frames.")] = 5.0,
     seed: Annotated[int, typer.Option()] = 0,
     pin: Annotated[bool, typer.Option(help="Gateway on the first core, generator on the last.")] = True,
-    chat: Annotated[bool, typer.Option(help="Through /v1/chat/completions instead of /v1/completions.")] = False,
 ) -> None:
     """The load of `bench load` over SSE at another gateway, or at ours, before the same scripted engine."""
     options = PeerLoadOptions(
@@ -34,7 +33,6 @@ def peer_load(
         rate=rate,
         seconds=seconds,
         developers=developers,
-        chat=chat,
         search=search,
         limit_ms=limit_ms,
         frame_ms=frame_ms,

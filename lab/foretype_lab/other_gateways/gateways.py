@@ -1,14 +1,13 @@
-"""Other gateways in front of the same scripted engine, each started as its own manual says, and ours beside them.
+"""Another gateway in front of the same scripted engine, started as its own manual says, and ours beside it.
 
-`make peer-gateways-env` installs them, each into an environment of its own. Every one authenticates its requests: ours and
-litellm's proxy with a key of one run, smg with the same as its shared key.
+`make peer-gateways-env` installs it into an environment of its own. Both authenticate their requests: ours with a key of one run, smg
+with one as its shared key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import subprocess
 import sys
@@ -28,18 +27,10 @@ from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, requ
 from foretype_lab.other_gateways.sse_engine import MODEL
 from foretype_lab.processes import environment, free_ports
 
-PEERS: Final = ("litellm", "smg", "foretype")
+PEERS: Final = ("smg", "foretype")
 ENVIRONMENTS: Final = Path(".venv-peer-gateways")
 _START_S: Final = 90.0
 
-_LITELLM: Final = """\
-model_list:
-  - model_name: {model}
-    litellm_params:
-      model: {kind}/{model}
-      api_base: {engine}/v1
-      api_key: none
-"""
 _FORETYPE: Final = """\
 [engine]
 name = "openai"
@@ -48,16 +39,11 @@ model = "{engine}/v1"
 tokenizer = "{tokenizer}"
 [limits]
 max_running = 8192
-max_waiting = 4096
-[pool.quality]
-url = "{engine}/v1"
-max_running = 1024
-max_waiting = 1024
-"""
+max_waiting = 4096"""
 
 
 class GatewayPlace(NamedTuple):
-    """Where `/v1/completions` and `/v1/chat/completions` are, what a request must carry, and the process to watch."""
+    """Where `/v1/completions` is, what a request must carry, and the process to watch."""
 
     host: str
     port: int
@@ -70,10 +56,10 @@ class GatewayPlace(NamedTuple):
 
 def version_of(name: str) -> str | None:
     """The installed version of a peer; None where that says nothing."""
-    if name not in ("litellm", "smg"):
+    if name != "smg":
         return None
-    found = sorted(ENVIRONMENTS.glob(f"{name}/lib/python*/site-packages/{name}-*.dist-info"))
-    return found[-1].name.removeprefix(f"{name}-").removesuffix(".dist-info") if found else None
+    found = sorted(ENVIRONMENTS.glob("smg/lib/python*/site-packages/smg-*.dist-info"))
+    return found[-1].name.removeprefix("smg-").removesuffix(".dist-info") if found else None
 
 
 @contextlib.contextmanager
@@ -92,10 +78,8 @@ def scripted_server(frame_ms: float, core: int | None) -> Generator[str]:
 
 
 @contextlib.asynccontextmanager
-async def peer(
-    name: str, engine: str, folder: Path, core: int | None, *, chat: bool = False
-) -> AsyncGenerator[GatewayPlace]:
-    """The gateway `name` in front of `engine`, on `core`, for completions or for `chat`; a URL names one that runs already.
+async def peer(name: str, engine: str, folder: Path, core: int | None) -> AsyncGenerator[GatewayPlace]:
+    """The gateway `name` in front of `engine`, on `core`; a URL names one that runs already.
 
     Raises:
         GatewayGoneError: it is not installed or does not start; with its last words and the remedy.
@@ -113,56 +97,48 @@ async def peer(
             # A private gateway ends when the last session has left, and requests over HTTP are no session.
             async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)):
                 yield GatewayPlace(url.hostname or "127.0.0.1", url.port or 80, headers, found.process)
-    elif name in ("litellm", "smg"):
-        async with _started(name, engine, folder, core, chat=chat) as place:
+    elif name == "smg":
+        async with _smg(engine, folder, core) as place:
             yield place
     else:
         raise GatewayGoneError(f"{name}: none of {', '.join(PEERS)}, and no http:// URL of a running gateway")
 
 
 @contextlib.asynccontextmanager
-async def _started(
-    name: str, engine: str, folder: Path, core: int | None, *, chat: bool
-) -> AsyncGenerator[GatewayPlace]:
-    program = (ENVIRONMENTS / name / "bin" / name).absolute()
+async def _smg(engine: str, folder: Path, core: int | None) -> AsyncGenerator[GatewayPlace]:
+    program = (ENVIRONMENTS / "smg" / "bin" / "smg").absolute()
     if not program.exists():
         raise GatewayGoneError(f"{program} is not there; `make peer-gateways-env` installs it")
-    port, key, log = free_ports(1)[0], f"sk-{secrets.token_hex(16)}", folder / f"{name}.log"
+    port, key, log = free_ports(1)[0], f"sk-{secrets.token_hex(16)}", folder / "smg.log"
     with pinned(core):
-        process = _launch([str(program), *_arguments(name, engine, port, key, folder, chat=chat)], key, log)
+        process = _launch([str(program), *_arguments(engine, port, key)], log)
     try:
         place = GatewayPlace("127.0.0.1", port, {"Authorization": f"Bearer {key}"}, psutil.Process(process.pid))
         try:
-            await _answers(place, process, chat=chat)
+            await _answers(place, process)
         except GatewayGoneError as error:
             words = log.read_text("utf-8", "replace").strip()[-600:]
-            raise GatewayGoneError(f"{name} does not serve: {error}; it said: {words}") from None
+            raise GatewayGoneError(f"smg does not serve: {error}; it said: {words}") from None
         yield place
     finally:
         _stop(process)
 
 
-def _launch(command: Sequence[str], key: str, log: Path) -> subprocess.Popen[bytes]:
-    own = {"LITELLM_MASTER_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+def _launch(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
-        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent, env=os.environ | own)
+        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)
 
 
-def _arguments(name: str, engine: str, port: int, key: str, folder: Path, *, chat: bool) -> Sequence[str]:
-    if name == "smg":
-        own = ("--host", "127.0.0.1", "--port", str(port), "--api-key", key, "--log-level", "error")
-        metrics = ("--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_ports(1)[0]))
-        # One worker: what a policy does with prompts would be cost without use.
-        return ("launch", *own, *metrics, "--worker-urls", engine, "--policy", "round_robin")
-    config = folder / "litellm.yaml"
-    kind = "openai" if chat else "text-completion-openai"
-    config.write_text(_LITELLM.format(kind=kind, model=MODEL, engine=engine))
-    return ("--config", str(config), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1")
+def _arguments(engine: str, port: int, key: str) -> Sequence[str]:
+    own = ("--host", "127.0.0.1", "--port", str(port), "--api-key", key, "--log-level", "error")
+    metrics = ("--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_ports(1)[0]))
+    # One worker: what a policy does with prompts would be cost without use.
+    return ("launch", *own, *metrics, "--worker-urls", engine, "--policy", "round_robin")
 
 
-async def _answers(place: GatewayPlace, process: subprocess.Popen[bytes], *, chat: bool) -> None:
+async def _answers(place: GatewayPlace, process: subprocess.Popen[bytes]) -> None:
     """Wait until a completion comes back. Raises GatewayGoneError."""
-    request = request_bytes(place.host, "ready?", model=MODEL, max_tokens=1, headers=place.headers, chat=chat)
+    request = request_bytes(place.host, "ready?", model=MODEL, max_tokens=1, headers=place.headers)
     problem: str | None = "it never answered"
     deadline = asyncio.get_running_loop().time() + _START_S
     while asyncio.get_running_loop().time() < deadline:

@@ -1,4 +1,4 @@
-"""`foretype bench peer-load`: the same load through completions or chats over SSE, at any gateway before the scripted engine."""
+"""`foretype bench peer-load`: the same load through completions over SSE, at any gateway before the scripted engine."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ class PeerLoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One run beside a peer.
 
     Attributes:
-        peer: `litellm`, `smg`, `foretype`, or the http:// URL of a running gateway.
+        peer: `smg`, `foretype`, or the http:// URL of a running gateway.
         rate: requests per second; with `search` it is measured too, after the search.
-        chat: through `/v1/chat/completions` instead of `/v1/completions`.
         search_s: after this long no other rate is tried.
         tried_requests: a rate that is tried lasts long enough for so many.
         prompts: how many different prompts, of about `prompt_chars` characters of real code.
@@ -49,7 +48,6 @@ class PeerLoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     developers: int = 200
     frame_ms: float = 5.0
     seed: int = 0
-    chat: bool = False
     search: bool = False
     search_s: float = 120.0
     tried_requests: int = 60
@@ -75,7 +73,7 @@ async def run_peer(options: PeerLoadOptions, *, progress: Progress) -> dict[str,
         tempfile.TemporaryDirectory(prefix="foretype-peer-") as folder,
         scripted_server(options.frame_ms, far) as engine,
     ):
-        async with peer(options.peer, engine, Path(folder), near, chat=options.chat) as place:
+        async with peer(options.peer, engine, Path(folder), near) as place:
             with pinned(far):
                 async with peer(engine, engine, Path(folder), None) as alone:
                     direct = await _Line(alone, prompts, options).measure(50.0, options.seconds, progress)
@@ -87,7 +85,6 @@ async def run_peer(options: PeerLoadOptions, *, progress: Progress) -> dict[str,
     return {
         "peer": options.peer,
         "version": version_of(options.peer),
-        "door": "chat" if options.chat else "completions",
         "rate": options.rate,
         "seconds": options.seconds,
         "frame_ms": options.frame_ms,
@@ -122,9 +119,7 @@ class _Line:
     def __init__(self, place: GatewayPlace, prompts: Sequence[str], options: PeerLoadOptions) -> None:
         self._place = place
         self._options = options
-        asked = partial(
-            request_bytes, model=MODEL, max_tokens=options.max_tokens, headers=place.headers, chat=options.chat
-        )
+        asked = partial(request_bytes, model=MODEL, max_tokens=options.max_tokens, headers=place.headers)
         self._requests = [asked(place.host, text) for text in prompts]
         self._free: list[SseConnection] = []
         self._open = 0

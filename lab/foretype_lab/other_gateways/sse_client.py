@@ -1,4 +1,4 @@
-"""The generator's end of completions and chats over SSE: keep-alive connections, one request at a time on each."""
+"""The generator's end of completions over SSE: keep-alive connections, one request at a time on each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ import msgspec
 from foretype_wire.errors import GatewayGoneError
 
 
-class _Delta(msgspec.Struct, frozen=True):
-    content: str | None = None
-
-
 class _Choice(msgspec.Struct, frozen=True):
     text: str | None = None
-    delta: _Delta = _Delta()  # a chat's
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -27,14 +22,12 @@ class _Event(msgspec.Struct, frozen=True):
 _decode: Final = msgspec.json.Decoder(_Event).decode
 
 
-def request_bytes(
-    host: str, prompt: str, *, model: str, max_tokens: int, headers: Mapping[str, str], chat: bool = False
-) -> bytes:
-    """A whole request, made before the clock runs; with `chat` the prompt is a user's one message."""
-    asked = {"messages": [{"role": "user", "content": prompt}]} if chat else {"prompt": prompt}
-    body = msgspec.json.encode(asked | {"model": model, "max_tokens": max_tokens, "temperature": 0, "stream": True})
+def request_bytes(host: str, prompt: str, *, model: str, max_tokens: int, headers: Mapping[str, str]) -> bytes:
+    """A whole request, made before the clock runs."""
+    asked = {"prompt": prompt, "model": model, "max_tokens": max_tokens, "temperature": 0, "stream": True}
+    body = msgspec.json.encode(asked)
     lines = [
-        f"POST /v1/{'chat/' if chat else ''}completions HTTP/1.1",
+        "POST /v1/completions HTTP/1.1",
         f"Host: {host}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
@@ -148,7 +141,7 @@ class SseConnection(asyncio.Protocol):
                     found = _decode(event[6:])
                 except msgspec.DecodeError:
                     continue
-                if any(choice.text or choice.delta.content for choice in found.choices):
+                if any(choice.text for choice in found.choices):
                     self._first = True
                     self.on_first()
                     return

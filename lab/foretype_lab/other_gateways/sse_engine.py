@@ -1,4 +1,4 @@
-"""A scripted completion server: OpenAI's completions and chats, a text frame every so many milliseconds, and nothing else.
+"""A scripted completion server: OpenAI's completions, a text frame every so many milliseconds, and nothing else.
 
 The same engine behind every gateway that is compared. It shares a core with the generator, so it is as thin as it can be: one
 protocol per connection, no framework. `python -m foretype_lab.other_gateways.sse_engine --frame-ms 5` prints its port and serves until
@@ -27,7 +27,6 @@ class _Options(msgspec.Struct, frozen=True):
 
 class _Body(msgspec.Struct, frozen=True):
     prompt: msgspec.Raw = msgspec.Raw(b'""')
-    messages: msgspec.Raw = msgspec.Raw(b"")
     max_tokens: int | None = None
     stream: bool = False
     stream_options: _Options | None = None
@@ -82,9 +81,9 @@ class ScriptedServer(asyncio.Protocol):
             self._next()
 
     def _answer(self, method: str, path: str, body: bytes) -> None:
-        if method == "POST" and path in ("/v1/completions", "/v1/chat/completions"):
+        if method == "POST" and path == "/v1/completions":
             try:
-                self._complete(_decode(body), chat=path == "/v1/chat/completions")
+                self._complete(_decode(body))
             except msgspec.DecodeError as error:
                 self._whole(400, {"error": {"message": str(error)}})
         elif path == "/v1/models":
@@ -94,19 +93,18 @@ class ScriptedServer(asyncio.Protocol):
         else:
             self._whole(404, {"error": {"message": f"{path} is not served here"}})
 
-    def _complete(self, body: _Body, *, chat: bool) -> None:
-        said = (_chat_event if body.stream else _chat) if chat else _completion
+    def _complete(self, body: _Body) -> None:
         count = 16 if body.max_tokens is None else body.max_tokens
         id = f"cmpl-{next(_numbers)}"
-        prompt_tokens = max(1, len(bytes(body.messages if chat else body.prompt)) // 4)
+        prompt_tokens = max(1, len(bytes(body.prompt)) // 4)
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": count, "total_tokens": prompt_tokens + count}
         if not body.stream:
-            self._whole(200, said(id, _WORD * count, "length") | {"usage": usage})
+            self._whole(200, _completion(id, _WORD * count, "length") | {"usage": usage})
             return
         self._write(_HEAD % (200, b"OK", b"text/event-stream", b"transfer-encoding: chunked\r\n"))
-        frames = [_sse(said(id, _WORD, "length" if n == count - 1 else None)) for n in range(count)]
+        frames = [_sse(_completion(id, _WORD, "length" if n == count - 1 else None)) for n in range(count)]
         if body.stream_options is not None and body.stream_options.include_usage:
-            frames[-1:] = [*frames[-1:], _sse(said(id, "", None) | {"choices": [], "usage": usage})]
+            frames[-1:] = [*frames[-1:], _sse(_completion(id, "", None) | {"choices": [], "usage": usage})]
         self._frame(frames, 0, max(1, count), self._loop.time())
 
     def _frame(self, frames: list[bytes], at: int, count: int, began: float) -> None:
@@ -132,20 +130,8 @@ class ScriptedServer(asyncio.Protocol):
 
 
 def _completion(id: str, text: str, finish: str | None) -> dict[str, Any]:
-    return _answer(id, "text_completion", {"text": text, "logprobs": None}, finish)
-
-
-def _chat(id: str, text: str, finish: str | None) -> dict[str, Any]:
-    return _answer(id, "chat.completion", {"message": {"role": "assistant", "content": text}}, finish)
-
-
-def _chat_event(id: str, text: str, finish: str | None) -> dict[str, Any]:
-    return _answer(id, "chat.completion.chunk", {"delta": {"role": "assistant", "content": text}}, finish)
-
-
-def _answer(id: str, kind: str, said: dict[str, Any], finish: str | None) -> dict[str, Any]:
-    choice = {"index": 0, **said, "finish_reason": finish}
-    return {"id": id, "object": kind, "created": 0, "model": MODEL, "choices": [choice]}
+    choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+    return {"id": id, "object": "text_completion", "created": 0, "model": MODEL, "choices": [choice]}
 
 
 def _sse(event: dict[str, Any]) -> bytes:
