@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
@@ -92,47 +93,27 @@ def spec_of(tier: Tier, name: str = "fast", *, chunk_tokens: int = 512) -> Engin
     )
 
 
+@dataclass(slots=True, eq=False)
 class Work:
     """One request.
 
-    Args:
+    Attributes:
         keys: of the whole blocks of its prompt.
         steps: of decoding after the first token; with guesses fewer than tokens.
         prefilled: its keys and values come from elsewhere, and it only decodes.
     """
 
-    __slots__ = (
-        "blocks",
-        "cached_tokens",
-        "key",
-        "keys",
-        "left",
-        "loaded_s",
-        "pinned",
-        "prefilled",
-        "priority",
-        "prompt_tokens",
-        "steps",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        keys: Sequence[bytes],
-        prompt_tokens: int,
-        steps: int,
-        *,
-        priority: int = 0,
-        prefilled: bool = False,
-    ) -> None:
-        self.key = key
-        self.keys = keys
-        self.prompt_tokens = prompt_tokens
-        self.steps = steps
-        self.priority = priority
-        self.prefilled = prefilled
-        self.left = self.cached_tokens = self.blocks = self.pinned = 0
-        self.loaded_s = 0.0
+    key: str
+    keys: Sequence[bytes]
+    prompt_tokens: int
+    steps: int
+    priority: int = 0
+    prefilled: bool = False
+    left: int = field(default=0, init=False)
+    cached_tokens: int = field(default=0, init=False)
+    blocks: int = field(default=0, init=False)
+    pinned: int = field(default=0, init=False)
+    loaded_s: float = field(default=0.0, init=False)
 
 
 class First(NamedTuple):

@@ -7,6 +7,7 @@ by three calls: a first token, an end, a loss.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Protocol
 
@@ -25,31 +26,22 @@ from foretype_plan.simulation.routing import RoutingBook
 _LANGUAGE: Final = "python"
 
 
+@dataclass(slots=True, eq=False)
 class Flight:
     """One request."""
 
-    __slots__ = (
-        "asked_s",
-        "choice",
-        "developer",
-        "first_s",
-        "guesses",
-        "handed",
-        "key",
-        "prompt",
-        "replica",
-        "started_s",
-        "stopped",
-        "tokens",
-    )
-
-    def __init__(self, key: str, developer: Developer, prompt: Prompt, tokens: int, asked_s: float) -> None:
-        self.key, self.developer, self.prompt, self.tokens, self.asked_s = key, developer, prompt, tokens, asked_s
-        self.choice: ReplicaChoice | None = None
-        self.replica: Replica | None = None
-        self.started_s = self.first_s = 0.0
-        self.stopped = self.handed = False
-        self.guesses: list[int] = []
+    key: str
+    developer: Developer
+    prompt: Prompt
+    tokens: int
+    asked_s: float
+    choice: ReplicaChoice | None = None
+    replica: Replica | None = None
+    started_s: float = 0.0
+    first_s: float = 0.0
+    stopped: bool = False
+    handed: bool = False
+    guesses: list[int] = field(default_factory=list[int])
 
 
 class FleetListener(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ class ColdStart(msgspec.Struct, frozen=True, kw_only=True):
 COLD_START: Final = ColdStart()
 
 
+@dataclass(slots=True, eq=False)
 class Replica:
     """One of them.
 
@@ -43,12 +45,14 @@ class Replica:
         rack: what fails together. began_s: since when it is paid for. ended_s: until when.
     """
 
-    __slots__ = ("alive", "began_s", "draining", "ended_s", "engine", "name", "rack", "serving")
-
-    def __init__(self, name: str, rack: int, engine: Engine | SlotEngine, began_s: float) -> None:
-        self.name, self.rack, self.engine, self.began_s = name, rack, engine, began_s
-        self.ended_s: float | None = None
-        self.alive, self.serving, self.draining = True, False, False
+    name: str
+    rack: int
+    engine: Engine | SlotEngine
+    began_s: float
+    ended_s: float | None = None
+    alive: bool = True
+    serving: bool = False
+    draining: bool = False
 
 
 class Replicas:

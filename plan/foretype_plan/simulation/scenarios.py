@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -69,7 +70,8 @@ def capacity(
     return 1 / (new * spec.token_s + output_tokens * step_s / spec.batch)
 
 
-Run = Callable[[Base], tuple[Cell, dict[str, Any]]]
+Ran = tuple[Cell, dict[str, Any]]
+Run = Callable[[Base], Ran]
 
 
 class Scenario(NamedTuple):
@@ -79,91 +81,71 @@ class Scenario(NamedTuple):
     variants: Mapping[str, Run]
 
 
-def _plain(**more: Any) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        cell = base.cell(**more)
-        cell.run()
-        return cell, {}
-
-    return run
+def _plain(base: Base, **more: Any) -> Ran:
+    cell = base.cell(**more)
+    cell.run()
+    return cell, {}
 
 
 def _routing() -> dict[str, Run]:
     return {
-        f"{one} at {load:.0%}": _plain(load=load, routing=one)
+        f"{one} at {load:.0%}": partial(_plain, load=load, routing=one)
         for load in (0.6, 0.75, 0.9)
         for one in (Routing.PREFIX, Routing.HASH, Routing.ROUND_ROBIN)
     }
 
 
-def _monday(*, warm: bool) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        team = Tenant(developers=base.people(0.9), rate=RATE, repositories=60, begin_s=30.0, ramp_s=5.0)
-        cell = base.cell(tenants=(team,), warm_up_s=30.0, seconds=90.0)
-        cell.begin()
-        if warm:
-            Warmer(cell)
-        cell.until(120.0)
-        return cell, {}
-
-    return run
+def _monday(base: Base, *, warm: bool) -> Ran:
+    team = Tenant(developers=base.people(0.9), rate=RATE, repositories=60, begin_s=30.0, ramp_s=5.0)
+    cell = base.cell(tenants=(team,), warm_up_s=30.0, seconds=90.0)
+    cell.begin()
+    if warm:
+        Warmer(cell)
+    cell.until(120.0)
+    return cell, {}
 
 
-def _lost(racks: int = 0, *, one: bool = False, region: bool = False) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        warm_up_s = 30.0
-        lost_s = warm_up_s + min(15.0, base.seconds / 2)
-        tenants = [Tenant(developers=base.people(0.6, 6), rate=RATE)]
-        if region:
-            moved = Tenant(name="moved", developers=base.people(0.3, 6), rate=RATE, begin_s=lost_s, ramp_s=5.0)
-            tenants.append(moved)
-        cell = base.cell(tenants=tuple(tenants), replicas=6, racks=2, warm_up_s=warm_up_s)
-        cell.begin()
-        cell.until(lost_s)
-        for replica in list(cell.fleet.replicas.serving()):
-            if (one and replica.name == "r000") or (racks and replica.rack < racks):
-                cell.fleet.fail(replica)
-                cell.fleet.add(after_s=COLD_START.whole_s)
-        cell.until(warm_up_s + base.seconds)
-        return cell, {"tenants": cell.tally.tenants()}
-
-    return run
+def _lost(base: Base, *, racks: int = 0, one: bool = False, region: bool = False) -> Ran:
+    warm_up_s = 30.0
+    lost_s = warm_up_s + min(15.0, base.seconds / 2)
+    tenants = [Tenant(developers=base.people(0.6, 6), rate=RATE)]
+    if region:
+        moved = Tenant(name="moved", developers=base.people(0.3, 6), rate=RATE, begin_s=lost_s, ramp_s=5.0)
+        tenants.append(moved)
+    cell = base.cell(tenants=tuple(tenants), replicas=6, racks=2, warm_up_s=warm_up_s)
+    cell.begin()
+    cell.until(lost_s)
+    for replica in list(cell.fleet.replicas.serving()):
+        if (one and replica.name == "r000") or (racks and replica.rack < racks):
+            cell.fleet.fail(replica)
+            cell.fleet.add(after_s=COLD_START.whole_s)
+    cell.until(warm_up_s + base.seconds)
+    return cell, {"tenants": cell.tally.tenants()}
 
 
-def _mad(times: float, **more: Any) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        quiet = tuple(Tenant(name=f"team {at}", developers=base.people(0.15), rate=RATE) for at in range(3))
-        mad = Tenant(name="mad", developers=base.people(0.15), rate=RATE * times, begin_s=0.0)
-        cell = base.cell(tenants=(*quiet, mad), **more)
-        cell.run()
-        found = cell.tally.tenants()
-        others = sum(found[one.name]["goodput"] for one in quiet) / len(quiet)
-        return cell, {"goodput_of_others": others, "goodput_of_mad": found["mad"]["goodput"], "tenants": found}
-
-    return run
+def _mad(base: Base, *, times: float, **more: Any) -> Ran:
+    quiet = tuple(Tenant(name=f"team {at}", developers=base.people(0.15), rate=RATE) for at in range(3))
+    mad = Tenant(name="mad", developers=base.people(0.15), rate=RATE * times, begin_s=0.0)
+    cell = base.cell(tenants=(*quiet, mad), **more)
+    cell.run()
+    found = cell.tally.tenants()
+    others = sum(found[one.name]["goodput"] for one in quiet) / len(quiet)
+    return cell, {"goodput_of_others": others, "goodput_of_mad": found["mad"]["goodput"], "tenants": found}
 
 
-def _stamped(*, stamped: bool) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        cell = base.cell(tenants=(Tenant(developers=base.people(0.6), rate=RATE, stamped=stamped),))
-        cell.run()
-        return cell, {}
-
-    return run
+def _stamped(base: Base, *, stamped: bool) -> Ran:
+    return _plain(base, tenants=(Tenant(developers=base.people(0.6), rate=RATE, stamped=stamped),))
 
 
-def _throttled(slowness: float, **more: Any) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        cell = base.cell(load=0.6, **more)
-        cell.begin()
-        cell.until(cell.options.warm_up_s)
-        engine = cell.fleet.replicas.serving()[0].engine
-        assert isinstance(engine, Engine)
-        engine.slowness = slowness
-        cell.until(cell.options.warm_up_s + base.seconds)
-        return cell, {}
-
-    return run
+def _throttled(base: Base, *, slowness: float, **more: Any) -> Ran:
+    cell = base.cell(load=0.6, **more)
+    cell.begin()
+    cell.until(cell.options.warm_up_s)
+    engine = cell.fleet.replicas.serving()[0].engine
+    assert isinstance(engine, Engine)
+    engine.slowness = slowness
+    cell.until(cell.options.warm_up_s + base.seconds)
+    return cell, {}
 
 
 _RISE_S: Final = 600.0
@@ -172,29 +154,27 @@ _AFTER_S: Final = 150.0
 _MOST: Final = 8
 
 
-def _rising(scaling: ScalingOptions | None, by: Scaled = Scaled.POLICY, *, replicas: int = 2, pool: int = 0) -> Run:
+def _rising(
+    base: Base, *, scaling: ScalingOptions | None, by: Scaled = Scaled.POLICY, replicas: int = 2, pool: int = 0
+) -> Ran:
     """From what two replicas can do to what six can, within ten minutes; nobody's prefix is cached yet."""
-
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        spec = spec_of(base.tier)
-        there = Tenant(name="early", developers=base.people(0.6, 2), rate=RATE)
-        come = Tenant(
-            name="late", developers=base.people(0.7, 6) - there.developers, rate=RATE, begin_s=_BEFORE_S, ramp_s=_RISE_S
-        )
-        cell = base.cell(
-            tenants=(there, come), replicas=replicas, seconds=_RISE_S + _AFTER_S, most_running=_MOST * spec.batch
-        )
-        cell.begin()
-        scaler = None if scaling is None else Scaler(cell, scaling, by=by, warm_pool=pool, begin_s=_MONDAY_S)
-        cell.until(cell.options.warm_up_s + cell.options.seconds)
-        late = cell.tally.late_by_minute
-        return cell, {
-            "replicas_most": float(replicas if scaler is None else scaler.most),
-            "replica_hours": cell.report()["replica_hours"] + (0.0 if scaler is None else scaler.pool_s / 3600),
-            "late_by_minute": [late[minute] for minute in range(int(cell.options.seconds // 60) + 1)],
-        }
-
-    return run
+    spec = spec_of(base.tier)
+    there = Tenant(name="early", developers=base.people(0.6, 2), rate=RATE)
+    come = Tenant(
+        name="late", developers=base.people(0.7, 6) - there.developers, rate=RATE, begin_s=_BEFORE_S, ramp_s=_RISE_S
+    )
+    cell = base.cell(
+        tenants=(there, come), replicas=replicas, seconds=_RISE_S + _AFTER_S, most_running=_MOST * spec.batch
+    )
+    cell.begin()
+    scaler = None if scaling is None else Scaler(cell, scaling, by=by, warm_pool=pool, begin_s=_MONDAY_S)
+    cell.until(cell.options.warm_up_s + cell.options.seconds)
+    late = cell.tally.late_by_minute
+    return cell, {
+        "replicas_most": float(replicas if scaler is None else scaler.most),
+        "replica_hours": cell.report()["replica_hours"] + (0.0 if scaler is None else scaler.pool_s / 3600),
+        "late_by_minute": [late[minute] for minute in range(int(cell.options.seconds // 60) + 1)],
+    }
 
 
 def _scaling(**more: Any) -> ScalingOptions:
@@ -207,76 +187,49 @@ def _scaling(**more: Any) -> ScalingOptions:
     return msgspec.convert(plain | {"warm_max_replicas": 0} | more, ScalingOptions)
 
 
-def _batch(batch: int) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        spec = msgspec.structs.replace(spec_of(base.tier), batch=batch)
-        cell = base.cell(load=1.1, spec=spec)
-        cell.run()
-        return cell, {}
-
-    return run
+def _batch(base: Base, *, batch: int) -> Ran:
+    spec = msgspec.structs.replace(spec_of(base.tier), batch=batch)
+    return _plain(base, load=1.1, spec=spec)
 
 
-def _speculating(load: float, *, guessing: int, by_load: bool = False) -> Run:
+def _speculating(base: Base, *, load: float, guessing: int, by_load: bool = False) -> Ran:
     """Of four replicas so many guess four tokens, each taken with a chance of 80 % after the one before; a guess costs a twentieth of a step."""
-
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        plain = spec_of(base.tier)
-        guesses = msgspec.structs.replace(plain, guesses=4, guess_share=0.05)
-        specs = tuple(guesses if at < guessing else plain for at in range(4))
-        cell = base.cell(load=load, specs=specs, by_load=by_load, accepted=0.8)
-        cell.run()
-        return cell, {}
-
-    return run
+    plain = spec_of(base.tier)
+    guesses = msgspec.structs.replace(plain, guesses=4, guess_share=0.05)
+    specs = tuple(guesses if at < guessing else plain for at in range(4))
+    return _plain(base, load=load, specs=specs, by_load=by_load, accepted=0.8)
 
 
-def _chunked(chunk_tokens: int, *, apart: int = 0) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        spec = spec_of(base.tier, chunk_tokens=chunk_tokens)
-        # A prompt's keys and values go over 25 GB/s of network.
-        cell = base.cell(load=0.6, spec=spec, apart=apart, hand_over_s=spec.load_s)
-        cell.run()
-        return cell, {}
-
-    return run
+def _chunked(base: Base, *, chunk_tokens: int, apart: int = 0) -> Ran:
+    spec = spec_of(base.tier, chunk_tokens=chunk_tokens)
+    # A prompt's keys and values go over 25 GB/s of network.
+    return _plain(base, load=0.6, spec=spec, apart=apart, hand_over_s=spec.load_s)
 
 
-def _kv(bits: int) -> Run:
-
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        tier = msgspec.structs.replace(base.tier, kv_bits=bits)
-        spec = spec_of(tier)
-        tight = msgspec.structs.replace(spec, blocks=spec.blocks // 14)
-        cell = base.cell(load=0.75, spec=tight)
-        cell.run()
-        return cell, {}
-
-    return run
+def _kv(base: Base, *, bits: int) -> Ran:
+    tier = msgspec.structs.replace(base.tier, kv_bits=bits)
+    spec = spec_of(tier)
+    tight = msgspec.structs.replace(spec, blocks=spec.blocks // 14)
+    return _plain(base, load=0.75, spec=tight)
 
 
-def _spike(times: float, *, paid_weight: float = 1.0, free: bool = False) -> Run:
-    def run(base: Base) -> tuple[Cell, dict[str, Any]]:
-        teams: list[Tenant] = []
-        for name, weight in (("paid", paid_weight), ("free", 1.0)):
-            team = Tenant(
-                name=name, developers=base.people(0.3), rate=RATE, weight=weight, free=free and name == "free"
-            )
-            teams.append(team)
-            more = base.people(0.3 * (times - 1))
-            if more:
-                teams.append(msgspec.structs.replace(team, developers=more, begin_s=40.0, ramp_s=5.0))
-        cell = base.cell(tenants=tuple(teams))
-        cell.run()
-        found = cell.tally.tenants()
-        return cell, {
-            "goodput_of_paid": found["paid"]["goodput"],
-            "goodput_of_free": found["free"]["goodput"],
-            "rungs": [list(one) for one in cell.tally.rungs],
-            "tenants": found,
-        }
-
-    return run
+def _spike(base: Base, *, times: float, paid_weight: float = 1.0, free: bool = False) -> Ran:
+    teams: list[Tenant] = []
+    for name, weight in (("paid", paid_weight), ("free", 1.0)):
+        team = Tenant(name=name, developers=base.people(0.3), rate=RATE, weight=weight, free=free and name == "free")
+        teams.append(team)
+        more = base.people(0.3 * (times - 1))
+        if more:
+            teams.append(msgspec.structs.replace(team, developers=more, begin_s=40.0, ramp_s=5.0))
+    cell = base.cell(tenants=tuple(teams))
+    cell.run()
+    found = cell.tally.tenants()
+    return cell, {
+        "goodput_of_paid": found["paid"]["goodput"],
+        "goodput_of_free": found["free"]["goodput"],
+        "rungs": [list(one) for one in cell.tally.rungs],
+        "tenants": found,
+    }
 
 
 _SCHEDULE: Final = [{"begin": "08:40", "end": "12:00", "replicas": 6}]
@@ -287,78 +240,86 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     ),
     "monday": Scenario(
         "everybody is there at once, in sixty repositories, and nothing is cached",
-        {"cold": _monday(warm=False), "warmed": _monday(warm=True)},
+        {"cold": partial(_monday, warm=False), "warmed": partial(_monday, warm=True)},
     ),
     "loss": Scenario(
         "of six replicas in two racks, at 60 % load",
         {
-            "nothing": _lost(),
-            "a replica": _lost(one=True),
-            "a rack": _lost(1),
-            "a region's developers come": _lost(region=True),
+            "nothing": _lost,
+            "a replica": partial(_lost, one=True),
+            "a rack": partial(_lost, racks=1),
+            "a region's developers come": partial(_lost, region=True),
         },
     ),
     "mad": Scenario(
         "one tenant of four asks forty times as much",
-        {"as the others": _mad(1.0), "mad": _mad(40.0), "mad, nothing shed": _mad(40.0, shed=False)},
+        {
+            "as the others": partial(_mad, times=1.0),
+            "mad": partial(_mad, times=40.0),
+            "mad, nothing shed": partial(_mad, times=40.0, shed=False),
+        },
     ),
     "timestamp": Scenario(
         "somebody puts the time of day in front of every prompt",
-        {"without": _stamped(stamped=False), "with": _stamped(stamped=True)},
+        {"without": partial(_stamped, stamped=False), "with": partial(_stamped, stamped=True)},
     ),
     "throttle": Scenario(
         "one GPU of four takes three times as long",
         {
-            "none": _throttled(1.0),
-            "one, by prefix": _throttled(3.0),
-            "one, in turns": _throttled(3.0, routing=Routing.ROUND_ROBIN),
+            "none": partial(_throttled, slowness=1.0),
+            "one, by prefix": partial(_throttled, slowness=3.0),
+            "one, in turns": partial(_throttled, slowness=3.0, routing=Routing.ROUND_ROBIN),
         },
     ),
     "scaling": Scenario(
         "load triples within ten minutes; a cold start takes four",
         {
-            "queue and memory": _rising(_scaling()),
-            "GPU use": _rising(_scaling(), Scaled.GPU_USE),
-            "not at all": _rising(None),
-            "six from the start": _rising(None, replicas=6),
+            "queue and memory": partial(_rising, scaling=_scaling()),
+            "GPU use": partial(_rising, scaling=_scaling(), by=Scaled.GPU_USE),
+            "not at all": partial(_rising, scaling=None),
+            "six from the start": partial(_rising, scaling=None, replicas=6),
         },
     ),
     "warm_pool": Scenario(
         "the same rise; two that stand ready, or six from a schedule",
         {
-            "cold starts alone": _rising(_scaling()),
-            "a warm pool of two": _rising(_scaling(), pool=2),
-            "a scheduled ramp": _rising(_scaling(schedule=_SCHEDULE)),
-            "both": _rising(_scaling(schedule=_SCHEDULE), pool=2),
+            "cold starts alone": partial(_rising, scaling=_scaling()),
+            "a warm pool of two": partial(_rising, scaling=_scaling(), pool=2),
+            "a scheduled ramp": partial(_rising, scaling=_scaling(schedule=_SCHEDULE)),
+            "both": partial(_rising, scaling=_scaling(schedule=_SCHEDULE), pool=2),
         },
     ),
     "batch": Scenario(
         "the batch cap, at a tenth more than batches of eight can do",
-        {str(batch): _batch(batch) for batch in (8, 4, 16, 32, 64)},
+        {str(batch): partial(_batch, batch=batch) for batch in (8, 4, 16, 32, 64)},
     ),
     "speculation": Scenario(
         "four tokens guessed, 59 % of them taken: never, always, and where the product's policy sends them",
         {
-            f"{name} at {load:.0%}": _speculating(load, guessing=count, by_load=by_load)
+            f"{name} at {load:.0%}": partial(_speculating, load=load, guessing=count, by_load=by_load)
             for load in (0.3, 0.9)
             for name, count, by_load in (("never", 0, False), ("always", 4, False), ("by load", 2, True))
         },
     ),
     "disaggregation": Scenario(
         "prompts in chunks beside answers, whole, and on replicas of their own",
-        {"chunks of 512": _chunked(512), "whole": _chunked(1 << 16), "one of four apart": _chunked(1 << 16, apart=1)},
+        {
+            "chunks of 512": partial(_chunked, chunk_tokens=512),
+            "whole": partial(_chunked, chunk_tokens=1 << 16),
+            "one of four apart": partial(_chunked, chunk_tokens=1 << 16, apart=1),
+        },
     ),
     "kv8": Scenario(
         "keys and values in 8 bits where a fourteenth of the memory is left for them",
-        {"16 bits": _kv(16), "8 bits": _kv(8)},
+        {"16 bits": partial(_kv, bits=16), "8 bits": partial(_kv, bits=8)},
     ),
     "tiers": Scenario(
         "a spike of two and a half times; half of the customers pay nothing",
         {
-            "no spike": _spike(1.0, free=True),
-            "spike, free ones first": _spike(2.5, free=True),
-            "spike, four times the weight": _spike(2.5, paid_weight=4.0),
-            "spike, all the same": _spike(2.5),
+            "no spike": partial(_spike, times=1.0, free=True),
+            "spike, free ones first": partial(_spike, times=2.5, free=True),
+            "spike, four times the weight": partial(_spike, times=2.5, paid_weight=4.0),
+            "spike, all the same": partial(_spike, times=2.5),
         },
     ),
 }
