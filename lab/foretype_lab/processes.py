@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import socket
+import subprocess
+import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
+
+from foretype_lab.errors import RepositorySourceError
 
 _LAB: Final = str(Path(__file__).parents[1])
 _PORTS: Final = range(20_000, 32_000)
@@ -17,6 +22,15 @@ _PORTS: Final = range(20_000, 32_000)
 def environment() -> dict[str, str]:
     """This process's environment, in which `python -P -m foretype_lab.…` finds the laboratory."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([_LAB, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+def measured_apart(module: str, step: str, *arguments: object) -> dict[str, Any]:
+    """What `python -m module step …` prints on its last line, as JSON. Raises RepositorySourceError: it failed."""
+    command = [sys.executable, "-P", "-m", module, step, *map(str, arguments)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    if ran.returncode:
+        raise RepositorySourceError(f"step {step} ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}")
+    return cast("dict[str, Any]", json.loads(ran.stdout.splitlines()[-1]))
 
 
 def free_ports(count: int) -> list[int]:

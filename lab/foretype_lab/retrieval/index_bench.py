@@ -7,14 +7,13 @@ import os
 import platform
 import random
 import re
-import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import psutil
 from foretype_eval.statistics import percentiles
@@ -24,7 +23,7 @@ from foretype_retrieval.search import query_at, search
 from foretype_retrieval.static_embedder import default_embedder
 
 from foretype_lab.errors import RepositorySourceError
-from foretype_lab.processes import environment
+from foretype_lab.processes import measured_apart
 from foretype_lab.retrieval.repositories import load_repositories
 
 AIMS: Final[dict[str, tuple[str, float]]] = {
@@ -39,6 +38,7 @@ AIMS: Final[dict[str, tuple[str, float]]] = {
 
 _DEFINES: Final = re.compile(r"^\s*(async\s+def|def|class|function|func|fn|interface|struct)\b|^\w+ = ", re.MULTILINE)
 _DOCUMENTS: Final = 100
+_MODULE: Final = "foretype_lab.retrieval.index_bench"
 _SNIPPETS: Final = 8
 
 
@@ -55,8 +55,8 @@ def bench_index(
         root.mkdir()
         _write(root, sources, chunks)
         table = str(embedder or "")
-        made = _apart("make", str(root), str(folder), table)
-        opened = _apart("ask", str(root), str(folder), table, str(questions), str(saves))
+        made = measured_apart(_MODULE, "make", root, folder, table)
+        opened = measured_apart(_MODULE, "ask", root, folder, table, questions, saves)
     values = {
         "chunks_per_s": made["chunks_per_s"],
         "resident_mb": opened["resident_mb"],
@@ -118,16 +118,6 @@ def _texts(sources: Sequence[Path]) -> Iterator[tuple[str, str]]:
             read = read_source(library, inner) if wanted(inner, 0) else None
             if read is not None:
                 yield f"{key}/{inner}", read[0]
-
-
-def _apart(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "foretype_lab.retrieval.index_bench", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
-    if ran.returncode:
-        raise RepositorySourceError(
-            f"the measuring process ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}"
-        )
-    return cast("dict[str, Any]", json.loads(ran.stdout))
 
 
 def _embedder(table: str) -> Any:

@@ -6,15 +6,13 @@ chunks. Each step is a process of its own.
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import psutil
 from foretype_context.terminal import say_json
@@ -26,7 +24,7 @@ from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.watch import IndexedFolder
 
 from foretype_lab.errors import RepositorySourceError
-from foretype_lab.processes import environment
+from foretype_lab.processes import measured_apart
 
 _WORDS: Final = tuple(
     word
@@ -37,6 +35,7 @@ _WORDS: Final = tuple(
     for word in line.split()
 )
 _FILES_IN_FOLDER: Final = 50
+_MODULE: Final = "foretype_lab.retrieval.large_repository"
 _MIB: Final = 1 << 20
 _FOUND_S: Final = 120.0
 
@@ -50,8 +49,8 @@ def bench_large_repository(*, files: int, saves: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="foretype-bench-") as name:
         root, cache = Path(name, "workspace"), Path(name, "cache")
         _generate(root, files)
-        made = _apart("make", root, cache, 0)
-        return {"files": files, "first_index": made, "kept": _apart("keep", root, cache, saves)}
+        made = measured_apart(_MODULE, "make", root, cache, 0)
+        return {"files": files, "first_index": made, "kept": measured_apart(_MODULE, "keep", root, cache, saves)}
 
 
 def _generate(root: Path, files: int) -> None:
@@ -67,14 +66,6 @@ def _generate(root: Path, files: int) -> None:
             f"    return [{c}.{a} for {c} in {b}.{c}s]\n",
             encoding="utf-8",
         )
-
-
-def _apart(step: str, root: Path, cache: Path, saves: int) -> dict[str, Any]:
-    command = [sys.executable, "-P", "-m", "foretype_lab.retrieval.large_repository", step, str(root), str(cache)]
-    ran = subprocess.run([*command, str(saves)], capture_output=True, text=True, check=False, env=environment())
-    if ran.returncode:
-        raise RepositorySourceError(f"step {step} ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}")
-    return cast("dict[str, Any]", json.loads(ran.stdout.splitlines()[-1]))
 
 
 def _make(root: Path, cache: Path) -> dict[str, Any]:
