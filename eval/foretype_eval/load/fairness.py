@@ -66,14 +66,14 @@ async def fairness(
             asked, refused = asked + crowded.requests, refused + sum(crowded.refused.values())
     rows = {kind: [_row(books) for books in found] for kind, found in runs.items()}
     calm, crowd = ([row["ttft_ms"]["p99"] for row in rows[kind]] for kind in ("alone", "beside"))
-    moved = [_less(beside, alone) for alone, beside in zip(calm, crowd, strict=True)]
-    noise = [_less(after, before) for before, after in pairwise(calm)]
+    moved = [less(beside, alone) for alone, beside in zip(calm, crowd, strict=True)]
+    noise = [less(after, before) for before, after in pairwise(calm)]
     return {
         "share_rate": share,
         **rows,
         "moved_ms": moved,
-        "moved_p99_ms": _median(moved),
-        "noise_ms": _median(None if one is None else abs(one) for one in noise),
+        "moved_p99_ms": median(moved),
+        "noise_ms": median(None if one is None else abs(one) for one in noise),
         "flood": {
             "offered_rate": round(asked / (pairs * seconds), 1),
             "refused_share": round(refused / asked, 4) if asked else None,
@@ -90,11 +90,13 @@ def _row(books: Recorder) -> dict[str, Any]:
     }
 
 
-def _less(one_ms: float | None, other_ms: float | None) -> float | None:
+def less(one_ms: float | None, other_ms: float | None) -> float | None:
+    """The difference; None where one of both is not known."""
     return None if one_ms is None or other_ms is None else round(one_ms - other_ms, 3)
 
 
-def _median(found_ms: Iterable[float | None]) -> float | None:
+def median(found_ms: Iterable[float | None]) -> float | None:
+    """Of those that are known; None where none is."""
     known = [one for one in found_ms if one is not None]
     return round(statistics.median(known), 3) if known else None
 

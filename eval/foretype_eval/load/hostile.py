@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import statistics
 import sys
 import time
 from itertools import pairwise
@@ -18,6 +17,7 @@ from foretype_wire.errors import GatewayGoneError
 from foretype_eval.load.attack import Orders, Report
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
+from foretype_eval.load.fairness import less, median
 from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 
@@ -74,18 +74,15 @@ async def hostile(
             rows[kind].append(_row(books))
             await left_behind(found, connections=len(quiet.developers))
     alone, beside = ([row["ttft_ms"]["p99"] for row in rows[kind]] for kind in ("alone", "beside"))
-    moved = [
-        None if with_it is None or without is None else round(with_it - without, 3)
-        for without, with_it in zip(alone, beside, strict=True)
-    ]
-    known = [one for one in moved if one is not None]
+    moved = [less(with_it, without) for without, with_it in zip(alone, beside, strict=True)]
+    noise = [less(after, before) for before, after in pairwise(alone)]
     lag_s = quantile(lag, 0.99)
     return {
         "rate": rate,
         **rows,
         "moved_ms": moved,
-        "moved_p99_ms": round(statistics.median(known), 3) if len(known) == pairs else None,
-        "noise_ms": round(statistics.median(abs(b - a) for a, b in pairwise(alone)), 3) if pairs > 1 else None,
+        "moved_p99_ms": None if None in moved else median(moved),
+        "noise_ms": median(None if one is None else abs(one) for one in noise),
         "loop_lag_p99_ms": None if lag_s is None else round(lag_s * 1000, 2),
         "refused": attack.refused,
         "attack": {"connections": attack.connections, **attack.sent},

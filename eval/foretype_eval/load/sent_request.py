@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from foretype_wire.messages import Usage
 
 from foretype_eval.load.scripts import ScriptedRequest
 
 
+@dataclass(slots=True, eq=False)
 class SentRequest:
     """One request of a developer's, and what has become of it by now.
 
@@ -16,17 +19,16 @@ class SentRequest:
         usage: that its end told.
     """
 
-    __slots__ = (
-        "cancelled_s", "class_", "ended_s", "first_s", "measured", "number", "planned_s", "refused", "step", "usage",
-    )  # fmt: skip
+    number: int
+    planned_s: float
+    step: ScriptedRequest
+    measured: bool
+    first_s: float = 0.0
+    ended_s: float = 0.0
+    refused: bool = False
+    usage: Usage | None = None
+    cancelled_s: float | None = None
 
-    def __init__(self, number: int, planned_s: float, step: ScriptedRequest, measured: bool) -> None:
-        self.number = number
-        self.planned_s = planned_s
-        self.class_ = step.class_.value
-        self.step = step
-        self.measured = measured
-        self.first_s = self.ended_s = 0.0
-        self.refused = False
-        self.usage: Usage | None = None
-        self.cancelled_s: float | None = None
+    @property
+    def class_(self) -> str:
+        return self.step.class_.value
