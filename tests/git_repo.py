@@ -16,3 +16,14 @@ _OPTIONS = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name
 def git(repo: Path, *arguments: str) -> str:
     command = ["git", "-C", str(repo), *_OPTIONS, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def history(folder: Path, name: str, *texts: str) -> Path:
+    """A repository in `folder`, made where there is none, in which the file `name` was so, one commit after the other."""
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "-q")
+    for text in texts:
+        (folder / name).write_text(text, "utf-8")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "x")
+    return folder

@@ -32,6 +32,7 @@ from foretype_eval.cli import app
 from foretype_eval.statistics import wilson
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 KEPT = "cttctccttccccccc"
@@ -207,13 +208,8 @@ def test_characters_not_yet_known_to_be_retained_refuse_the_headline_and_not_the
 
 
 def test_a_breached_guardrail_stops_a_winner() -> None:
-    trial = [
-        UserDay(
-            **{f: getattr(r, f) for f in r.__struct_fields__} | {"displays": 90 if r.variant == "treatment" else 60}
-        )
-        for r in rows(lift=0.3)
-    ]
-    trial[0] = UserDay(**{f: getattr(trial[0], f) for f in trial[0].__struct_fields__} | {"accepts": 21})
+    trial = [replace(r, displays=90 if r.variant == "treatment" else 60) for r in rows(lift=0.3)]
+    trial[0] = replace(trial[0], accepts=21)
     found = analyse(trial, AbOptions())
     assert found["verdict"] == "none"
     said = r"guardrail acceptance: falls by more than 10% \(at least (\d\d\.\d)% is certain\)"
@@ -246,10 +242,9 @@ def test_each_guardrail_is_breached_by_what_it_guards_and_by_nothing_else(name: 
     rng = np.random.default_rng(3)
     trial: list[UserDay] = []
     for row in rows(users=40):
-        fields = {field: getattr(row, field) for field in row.__struct_fields__}
-        of = fields[under] or 200
+        of = getattr(row, under) or 200
         level = levels[row.variant if hurts else "control"] * rng.uniform(0.9, 1.1)
-        trial.append(UserDay(**fields | {under: of, over: int(of * level)}))
+        trial.append(replace(row, **{under: of, over: int(of * level)}))
     found = analyse(trial, AbOptions(metric="cpo"))
     assert [one for one, guard in found["guardrails"].items() if guard["breached"]] == ([name] if hurts else [])
     assert min(found["guardrails"][name]["n"]) > 0
@@ -257,11 +252,7 @@ def test_each_guardrail_is_breached_by_what_it_guards_and_by_nothing_else(name: 
 
 def test_a_variant_that_is_always_worse_by_the_same_is_certain_too() -> None:
     """Every first token of the treatment is late and none of the control: there is no spread, and no doubt."""
-    trial: list[UserDay] = []
-    for row in rows(users=12):
-        fields = {field: getattr(row, field) for field in row.__struct_fields__}
-        late = 50 if row.variant == "treatment" else 0
-        trial.append(UserDay(**fields | {"first_tokens": 50, "late": late}))
+    trial = [replace(row, first_tokens=50, late=50 if row.variant == "treatment" else 0) for row in rows(users=12)]
     guard = analyse(trial, AbOptions())["guardrails"]["first_token"]
     assert guard["breached"] and 0.5 < guard["ci_on_the_way"][0] < 1.0
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from eval.replay_rows import commit_row
 from foretype_eval.cli import app
 from foretype_eval.compare.paired import compare_runs
 from foretype_eval.compare.runs import load_run
@@ -13,19 +14,9 @@ from foretype_eval.errors import RunFileError
 from foretype_eval.replay.results import CommitRow
 from typer.testing import CliRunner
 
-FILLED = ("system", "commit", "by_source", "slices", "stages_ms")
-
 
 def replay_row(commit: str, **counts: Any) -> CommitRow:
-    zero: dict[str, Any] = {name: 0 for name in CommitRow.__struct_fields__ if name not in FILLED}
-    base: dict[str, Any] = {
-        "system": "model",
-        "commit": commit,
-        "by_source": {},
-        "keys_without": 100,
-        "opportunities": 90,
-    }
-    return CommitRow(**(zero | base | counts))
+    return commit_row(commit, **{"keys_without": 100, "opportunities": 90} | counts)
 
 
 def item(id: int, *, passed: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from foretype_eval.errors import RecordingError
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved
 from foretype_eval.replay.edit_recording import load_recording
 from foretype_lab.prefill.typed_commits import record_commits
-from git_repo import git
+from git_repo import history
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -137,16 +137,12 @@ def test_a_file_that_is_no_recording_is_told(tmp_path: Path, content: bytes, tol
 
 
 def test_commits_are_typed_oldest_first_and_end_as_they_were_made(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
     versions = [
         "import os\n\n\ndef f():\n    return 1\n",
         "import os\nimport sys\n\n\ndef f(x):\n    if x:\n        return 2\n    return 1\n",
         "import os\n\n\ndef g(x):\n    return x\n",
     ]
-    for text in versions:
-        (tmp_path / "a.py").write_text(text)
-        git(tmp_path, "add", ".")
-        git(tmp_path, "commit", "-q", "-m", "c")
+    history(tmp_path, "a.py", *versions)
     recording = record_commits(tmp_path, 3)
     assert recording == record_commits(tmp_path, 3)
     assert recording.events[0] == Loaded(recording.events[0].time_s, "a.py", "\n")
@@ -160,9 +156,6 @@ def test_commits_are_typed_oldest_first_and_end_as_they_were_made(tmp_path: Path
 
 
 def test_a_repository_without_such_files_is_told(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    (tmp_path / "a.txt").write_text("x\n")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-q", "-m", "c")
+    history(tmp_path, "a.txt", "x\n")
     with pytest.raises(RecordingError, match="none of which adds a line"):
         record_commits(tmp_path, 5)

@@ -20,7 +20,7 @@ from foretype_eval.next_edit.offers import Offer
 from foretype_eval.next_edit.tally import ClusterTally, figures
 from foretype_eval.replay.edit_events import Changed
 from foretype_eval.replay.edit_recording import load_recording
-from git_repo import git
+from git_repo import git, history
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -245,15 +245,8 @@ def test_a_suggestion_that_was_taken_is_known_by_the_reason_behind_it(tmp_path: 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    folder.mkdir()
-    git(folder, "init", "-q")
-    texts = [CALLS, CALLS.replace("width", "size"), CALLS.replace("width", "size") + "\nprint(area(5, 6))\n"]
-    for text in texts:
-        (folder / "area.py").write_text(text, "utf-8")
-        git(folder, "add", ".")
-        git(folder, "commit", "-qm", "x")
-    return folder
+    renamed = CALLS.replace("width", "size")
+    return history(tmp_path / "repo", "area.py", CALLS, renamed, renamed + "\nprint(area(5, 6))\n")
 
 
 def test_commits_are_typed_and_what_is_offered_is_held_against_the_rest(repo: Path) -> None:

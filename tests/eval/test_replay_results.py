@@ -3,17 +3,14 @@
 from typing import Any
 
 import pytest
+from eval.replay_rows import commit_row
 from foretype_eval.replay.developer import Tally
 from foretype_eval.replay.results import CommitRow, paired_ratio, row_of, summary
 from foretype_eval.replay.trace import RequestRecord
 
-FILLED = ("system", "commit", "by_source", "slices", "stages_ms")
-
 
 def row(commit: int, keys_with: int, **more: int) -> CommitRow:
-    zero: dict[str, Any] = {name: 0 for name in CommitRow.__struct_fields__ if name not in FILLED}
-    base = {"keys_without": 97, "keys_with": keys_with}
-    return CommitRow(system="network", commit=str(commit), by_source={}, **(zero | base | more))
+    return commit_row(commit, **{"system": "network", "keys_without": 97, "keys_with": keys_with} | more)
 
 
 def intervals(found: dict[str, object]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from foretype_eval.replay.run import ReplayOptions, run_replay
 from foretype_eval.replay.trace import LatencyTrace, TraceRow
 from foretype_eval.replay.typist import keys_of
 from foretype_models.artifacts import locate
-from git_repo import git
+from git_repo import history
 from typer.testing import CliRunner
 
 BASE = "".join(
@@ -29,14 +29,7 @@ ADDED = (
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    folder.mkdir()
-    git(folder, "init", "-q")
-    for number, text in enumerate([BASE, BASE + ADDED, BASE + ADDED + ADDED.replace("new", "last")]):
-        (folder / "checks.py").write_text(text)
-        git(folder, "add", "-A")
-        git(folder, "commit", "-qm", str(number))
-    return folder
+    return history(tmp_path / "repo", "checks.py", BASE, BASE + ADDED, BASE + ADDED + ADDED.replace("new", "last"))
 
 
 @pytest.fixture

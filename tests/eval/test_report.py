@@ -6,30 +6,21 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+from eval.replay_rows import commit_row
 from foretype_eval.cli import app
 from foretype_eval.compare.runs import Run
-from foretype_eval.replay.results import CommitRow
 from foretype_eval.report.figures import Prices, run_figures
 from typer.testing import CliRunner
 
 pytest.importorskip("matplotlib", reason="plots need matplotlib (pip install 'foretype[report]')")
 
-FILLED = ("system", "commit", "by_source", "slices", "stages_ms")
-
-
-def row(system: str, commit: str, **counts: Any) -> CommitRow:
-    zero: dict[str, Any] = {name: 0 for name in CommitRow.__struct_fields__ if name not in FILLED}
-    return CommitRow(**(zero | {"system": system, "commit": commit, "by_source": {}} | counts))
-
-
 ROWS = [
-    row(
-        "<model>",
-        str(n),
+    commit_row(
+        n,
+        system="<model>",
         keys_without=100,
         keys_with=90,
         opportunities=95,
@@ -47,7 +38,7 @@ ROWS = [
         stages_ms={"ttft": [5.0, 9.0, 20.0], "total": [9.0, 30.0, 50.0]},
     )
     for n in range(4)
-] + [row("empty", str(n), keys_without=100, keys_with=100) for n in range(4)]
+] + [commit_row(n, system="empty", keys_without=100, keys_with=100) for n in range(4)]
 
 
 class Page(HTMLParser):

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from foretype_context.finish.in_place import parses_in_place
+from foretype_client.flow.judgement import SyntaxFilter
+from foretype_client.flow.question import Question
+from foretype_client.flow.strands import Place as Asked
+from foretype_client.policy.trigger import Trigger
 from foretype_context.finish.post_processing import finish
 from foretype_context.finish.surroundings import in_text
 from foretype_context.syntax.blocks import SuggestionKind, indent_columns, lexical_state, suggestion_kind, within
@@ -159,14 +162,9 @@ def shown_text(place: Place, text: str) -> tuple[str, int]:
     snapshot, offset = place.snapshot(), len(place.left)
     kind = suggestion_kind(snapshot, offset)
     finished = finish(text, snapshot, offset, kind=kind, final=True)
-    if not finished.text:
-        return "", 0
-    lines = finished.text.split("\n")
-    for kept in dict.fromkeys((len(lines), len(lines) - 1, 1)):
-        part = "\n".join(lines[:kept]).rstrip()
-        if part.strip() and parses_in_place(snapshot, offset, part, finished.replaces) is not False:
-            return part, finished.replaces
-    return "", 0
+    question = Question(snapshot, offset, Asked.of(snapshot, offset, None), Trigger.AUTOMATIC, None, None, 0.0)
+    shown = SyntaxFilter()(question, finished.text, finished.replaces)[0].rstrip() if finished.text else ""
+    return (shown, finished.replaces) if shown else ("", 0)
 
 
 def verdict(place: Place, text: str) -> str:
