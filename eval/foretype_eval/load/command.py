@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -87,23 +87,12 @@ def _run(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    screen = console()
-    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {result['developers']} developers")
-    for column in ("ms", "n", "p50", "p95", "p99", "max"):
-        table.add_column(column, justify="left" if column == "ms" else "right")
     rows = {"added by the gateway": result.get("added_ms"), "cancel, sent to engine": result.get("cancel_ms")}
     rows["cancel, sent to done"] = result.get("cancel_done_ms")
     rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
     rows |= {f"whole answer, {name}": row for name, row in result.get("total_ms", {}).items()}
     rows["generator behind its plan"] = result.get("generator_late_ms")
-    for name, row in rows.items():
-        if row is not None:
-            table.add_row(
-                name, *("–" if row[key] is None else f"{row[key]:g}" for key in ("n", "p50", "p95", "p99", "max"))
-            )
-    screen.print(table)
-    for name in (
-        "verdict",
+    figures = (
         "availability",
         "refused",
         "unanswered",
@@ -115,7 +104,28 @@ def _print(result: dict[str, Any]) -> None:
         "gateway_cpu_share",
         "generator_cpu_share",
         "gateway_resident_mib",
-    ):
+    )
+    print_report(result, f"{result['developers']} developers", rows, figures)
+
+
+def print_report(result: dict[str, Any], whose: str, rows: Mapping[str, Any], figures: Sequence[str]) -> None:
+    """For people: a table of latencies, those that were measured, and below it the figures that `result` has.
+
+    Args:
+        whose: load it is, for the title.
+        rows: by what is in front of them, as `percentiles_ms` gives them; None where nothing was measured.
+    """
+    columns = ("n", "p50", "p95", "p99", "max")
+    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {whose}")
+    table.add_column("ms")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, row in rows.items():
+        if row is not None:
+            table.add_row(name, *("–" if row[key] is None else f"{row[key]:g}" for key in columns))
+    screen = console()
+    screen.print(table)
+    for name in ("verdict", *figures):
         if name in result:
             shown = "highest rate" if name == "verdict" else name.replace("_", " ")
             screen.print(f"{shown}: {result[name]}", highlight=False)

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 import uvloop
-from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import WorkloadError
+from foretype_eval.load.command import print_report
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
-from rich.table import Table
 
 from foretype_lab.other_gateways.measure import PeerLoadOptions, run_peer
 
@@ -51,26 +50,10 @@ def peer_load(
 
 
 def _print(result: dict[str, Any]) -> None:
-    screen = console()
-    columns = ("n", "p50", "p95", "p99", "max")
-    table = Table("ms", *columns, title=f"{result.get('achieved_rate', 0)} requests/s, {result['peer']}")
     rows = {"added by the gateway": result.get("added_ms"), "engine asked directly": result["direct"]["added_ms"]}
-    rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
     rows |= {"whole answer": result.get("total_ms"), "per token after the first": result.get("tpot_ms")}
     if "at_rate" in result:
         rows[f"added at {result['rate']:g}/s"] = result["at_rate"]["added_ms"]
     rows["generator behind its plan"] = result.get("generator_late_ms")
-    for name, row in rows.items():
-        if row is not None:
-            table.add_row(name, *("–" if row[key] is None else f"{row[key]:g}" for key in columns))
-    screen.print(table)
-    for name in (
-        "verdict",
-        "gateway_cpu_ms_per_request",
-        "gateway_cpu_share",
-        "generator_cpu_share",
-        "gateway_resident_mib",
-    ):
-        if name in result:
-            shown = "highest rate" if name == "verdict" else name.replace("_", " ")
-            screen.print(f"{shown}: {result[name]}", highlight=False)
+    figures = ("gateway_cpu_ms_per_request", "gateway_cpu_share", "generator_cpu_share", "gateway_resident_mib")
+    print_report(result, result["peer"], rows, figures)
