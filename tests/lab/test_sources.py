@@ -245,7 +245,7 @@ def test_a_giant_gives_whole_folders_from_everywhere(tmp_path: Path) -> None:
     commit = repository(tmp_path / "owner" / "tool", {"LICENSE": MIT, **files})
     (source,) = sources.open_commits((sources.Commit("https://example.org/owner/tool", commit),), tmp_path)
     size = len(files["a/0.go"].encode())
-    job = build.Job(source, sources.terms_of(source), NEVER, frozenset(), 6 * size + 10, "folder")
+    job = build.Job(source, sources.terms_of(source), NEVER, frozenset(), 6 * size + 10)
     kept = [document.path for document in build._read(job)[0]]
     assert kept == sorted(kept) and len(kept) == 6
     assert len({path[0] for path in kept}) == 2, "two folders, whole"

@@ -75,7 +75,6 @@ class Job:
     never: NeverTrain
     skip: frozenset[str]
     limit: int
-    order: str
 
 
 def _reason(job: Job, path: str, raw: bytes) -> tuple[str, str | None]:
@@ -94,6 +93,7 @@ def _reason(job: Job, path: str, raw: bytes) -> tuple[str, str | None]:
 
 
 def _folder_digest(item: tuple[str, bytes]) -> tuple[str, str]:
+    """By folders in the order of their digest: a project over its limit gives whole folders from everywhere."""
     folder = item[0].rpartition("/")[0]
     return hashlib.sha256(folder.encode()).hexdigest(), item[0]
 
@@ -101,7 +101,7 @@ def _folder_digest(item: tuple[str, bytes]) -> tuple[str, str]:
 def _read(job: Job) -> tuple[list[Document], Counter[str]]:
     """Reads and filters one project (runs in a worker process)."""
     dropped: Counter[str] = Counter()
-    found = sorted(sources.files(job.source, job.skip), key=_folder_digest if job.order == "folder" else None)
+    found = sorted(sources.files(job.source, job.skip), key=_folder_digest)
     taken: Counter[str] = Counter()
     kept: list[tuple[str, str, str]] = []
     for path, raw in found:
@@ -199,7 +199,7 @@ def build(
             skip = {"wheel": frozenset[str](), "library": plan.standard_library_skip}.get(
                 source.kind, plan.skip_folders
             )
-            accepted.append((Entry(*known), Job(source, terms, never, skip, plan.project_bytes, plan.order)))
+            accepted.append((Entry(*known), Job(source, terms, never, skip, plan.project_bytes)))
         else:
             refused.append({"name": source.name, "version": source.version, "licence": terms.licence})
     # Held-out projects first: where a file is in both, training loses it, not validation.
@@ -238,7 +238,7 @@ def build(
 def _key(plan: sources.Plan, never: NeverTrain, check: ContentCheck, entries: Sequence[Entry]) -> str:
     """A digest of all that decides what the shards hold."""
     listed = [(entry.name, entry.version, entry.sha256, entry.split, entry.licence) for entry in entries]
-    limits = (plan.project_bytes, plan.order, sorted(plan.skip_folders), sorted(plan.standard_library_skip))
+    limits = (plan.project_bytes, sorted(plan.skip_folders), sorted(plan.standard_library_skip))
     rules = (_RULES, limits, sorted(never.projects), sorted(never.packages), sorted(never.vendor_folders))
     return hashlib.sha256(repr((rules, check.digest(), listed)).encode()).hexdigest()
 

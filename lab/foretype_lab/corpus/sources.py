@@ -52,8 +52,6 @@ class Plan:
         project_bytes: most text taken from one project and language, so that no giant sets the style.
         standard_library: whether the running Python's library is taken.
         standard_library_skip: its folders that are left out.
-        order: which files of a project over its limit are taken: ``path`` the first ones, ``folder`` those of folders in
-            the order of their digest, so that a giant gives whole folders from everywhere.
         skip_folders: folders left out in sources of other kinds than wheels.
         sdists, npm, debian, commits: sources of the other kinds.
         never_train: repositories whose text the content check is made from, beside the projects of ``never_train.toml``.
@@ -64,7 +62,6 @@ class Plan:
     project_bytes: int
     standard_library: bool
     standard_library_skip: frozenset[str]
-    order: str = "path"
     skip_folders: frozenset[str] = frozenset()
     sdists: tuple[str, ...] = ()
     npm: tuple[str, ...] = ()
@@ -74,15 +71,9 @@ class Plan:
 
     @classmethod
     def load(cls, path: Path) -> Plan:
-        """Reads the source list.
-
-        Raises:
-            ValueError: an order that does not exist.
-        """
+        """Reads the source list."""
         data = tomllib.loads(path.read_text("utf-8"))
         limits = data["limits"]
-        if (order := limits.get("order", "path")) not in ("path", "folder"):
-            raise ValueError(f'{path}: [limits] order is "path" or "folder", not {order!r}')
         held_out = [*data["pypi"]["validation"], *data.get("held_out", {}).get("names", ())]
         return cls(
             projects=tuple(data["pypi"]["projects"]),
@@ -90,7 +81,6 @@ class Plan:
             project_bytes=int(limits["project_bytes"]),
             standard_library=bool(data["standard_library"]["use"]),
             standard_library_skip=frozenset(data["standard_library"]["skip"]),
-            order=order,
             skip_folders=frozenset(limits.get("skip_folders", ())),
             sdists=tuple(data.get("sdist", {}).get("projects", ())),
             npm=tuple(data.get("npm", {}).get("packages", ())),
