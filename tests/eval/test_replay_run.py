@@ -10,11 +10,13 @@ from foretype_eval.cli import app
 from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
+from foretype_eval.replay.arrivals import record_arrivals
 from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.run import ReplayOptions, run_replay
 from foretype_eval.replay.trace import LatencyTrace, TraceRow
 from foretype_eval.replay.typist import keys_of
 from foretype_models.artifacts import locate
+from foretype_plan.simulation.people import read_arrivals
 from git_repo import history
 from typer.testing import CliRunner
 
@@ -249,3 +251,12 @@ def test_a_file_that_is_no_recording_is_refused_with_a_remedy(tmp_path: Path, co
     only_a_paste = recorded(tmp_path, [(10, 0, 0, "#" * 201)])
     with pytest.raises(RepositoryError, match=r"nothing was typed.*pasted"):
         run_replay(ReplayOptions(repo=only_a_paste), progress=quiet)
+
+
+def test_what_is_asked_while_commits_are_typed_is_what_a_simulation_reads(repo: Path, tmp_path: Path) -> None:
+    made = record_arrivals(repo, 2, requests=5)
+    (tmp_path / "arrivals.json").write_text(json.dumps(made))
+    arrivals = read_arrivals(tmp_path / "arrivals.json")
+    assert {len(stretch) for stretch in arrivals.stretches} == {5} and arrivals.rate > 0
+    with pytest.raises(RepositoryError, match="nothing was asked"):
+        record_arrivals(repo, 2, requests=5, suffixes=(".rs",))

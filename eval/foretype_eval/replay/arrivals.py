@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from foretype_context.prompt.segments import Segment
+from foretype_context.text.strings import common_prefix
 from foretype_wire.messages import Complete
 
 from foretype_eval.errors import RepositoryError
@@ -76,7 +77,9 @@ def record_arrivals(
     Raises:
         RepositoryError: there is nothing to type.
     """
-    options = ReplayOptions(repo=repo, commits=commits, systems=("network",), simulate=True, oracle=oracle, seed=seed)
+    options = ReplayOptions(
+        repo=repo, commits=commits, suffixes=suffixes, systems=("network",), simulate=True, oracle=oracle, seed=seed
+    )
     times_ms = [_FIRST_MS + _TOKEN_MS * at for at in range(24)]
     trace = LatencyTrace([TraceRow(times_ms, times_ms[-1] + _TOKEN_MS)])
     side = _Noting.make(trace)
@@ -99,7 +102,7 @@ def _rows(calls: Sequence[_Call]) -> list[list[Any]]:
     for at_s, call in calls:
         text = "".join(segment.text for segment in call.segments)
         tokens = call.prompt_tokens or 0
-        common = max((_common(text, one) for one in last), default=0)
+        common = max((common_prefix(text, one) for one in last), default=0)
         rows.append([round(at_s - before_s, 3), call.class_.value, tokens, tokens * common // max(1, len(text))])
         before_s = at_s
         last.append(text)
@@ -108,12 +111,3 @@ def _rows(calls: Sequence[_Call]) -> list[list[Any]]:
 
 def _stretch(rows: list[list[Any]]) -> list[list[Any]]:
     return [[0.0, *rows[0][1:]], *rows[1:]]
-
-
-def _common(left: str, right: str) -> int:
-    """Characters that both begin with."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if left[:middle] == right[:middle] else (low, middle - 1)
-    return low
