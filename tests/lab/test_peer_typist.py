@@ -198,18 +198,17 @@ class Infill:
         }
 
 
-@pytest.mark.parametrize("greedy", [True, False])
-def test_llama_vim_at_the_desk(greedy: bool) -> None:
+def test_llama_vim_at_the_desk() -> None:
     server = Infill()
     kept: list[LlamaVimAssistant] = []
 
     async def work(loop: VirtualLoop) -> TypistTally:
-        kept.append(LlamaVimAssistant(server, loop, rng=Random(0), greedy=greedy))
+        kept.append(LlamaVimAssistant(server, loop, rng=Random(0)))
         return await sat(steps_of(recording(*typed(LINE + "\n", at=0))), kept[0])
 
     tally = virtually(work)
     assert tally.accepts == 1 and tally.keys_with == 3  # one key, the accept, the line end
-    samplers = ["top_k", "top_p", "infill", *(["temperature"] if greedy else [])]
+    samplers = ["top_k", "top_p", "infill", "temperature"]
     assert all(body["samplers"] == samplers for body in server.bodies if body["n_predict"])
     row = _row(tally, kept[0].rows, {})
     assert row["requests"] == len(server.bodies) and row["evaluated_tokens"] == 10 * len(server.bodies)

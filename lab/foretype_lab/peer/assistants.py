@@ -66,14 +66,13 @@ def buffer_of(snapshot: Snapshot, caret: int) -> Buffer:
 class LlamaVimAssistant:
     """llama.vim before a real llama.cpp server.
 
-    What it sends is sent as it is, but for two things that change no computation: the answer's fields that are asked for, and, with
-    `greedy`, a last sampling step that takes the likeliest of what its own samplers left.
+    What it sends is sent as it is, but for two things that change no computation: the answer's fields that are asked for, and a
+    last sampling step that takes the likeliest of what its own samplers left.
     """
 
-    def __init__(self, server: InfillServer, loop: VirtualLoop, *, rng: Random, greedy: bool) -> None:
+    def __init__(self, server: InfillServer, loop: VirtualLoop, *, rng: Random) -> None:
         self._server = server
         self._loop = loop
-        self._greedy = greedy
         self._busy_until_s = 0.0
         self._threads = ThreadPoolExecutor(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -149,7 +148,7 @@ class LlamaVimAssistant:
 
     def _send(self, body: dict[str, Any], kind: Sent, answered: Callable[[str | None], None]) -> None:
         body = body | {"response_fields": _TIMINGS}
-        if self._greedy and body["samplers"]:
+        if body["samplers"]:
             body |= {"samplers": [*body["samplers"], "temperature"], "temperature": 0.0}
         task = self._loop.create_task(self._answer(body, kind, answered))
         self._tasks.add(task)

@@ -34,9 +34,6 @@ def peer(
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     decide_ms: Annotated[float, typer.Option(min=0, help="An offer is read this long before it is taken.")] = 200.0,
     debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 75.0,
-    own_sampling: Annotated[
-        bool, typer.Option("--own-sampling", help="llama.vim's random sampling, not greedy.")
-    ] = False,
     threads: Annotated[int, typer.Option(min=0, help="Of llama.cpp; 0: as many as the embedded engine takes.")] = 0,
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type of a repository; default .py.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
@@ -57,7 +54,6 @@ def peer(
         rule=accept,
         decide_ms=decide_ms,
         debounce_ms=debounce_ms,
-        own_sampling=own_sampling,
         threads=threads,
         seed=seed,
     )

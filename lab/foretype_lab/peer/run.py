@@ -47,7 +47,6 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
         from_minute, minutes: the part of the recording that is typed; what stood before is read at its beginning.
         systems: of `llama_vim`, `foretype` (the product) and `foretype_network` (the product without its local candidate).
         layout: of our prompts, in place of what the gateway says.
-        own_sampling: llama.vim's random sampling instead of the likeliest token.
         threads: of llama.cpp; 0 for as many as the embedded engine takes by itself, half of the cores.
     """
 
@@ -62,7 +61,6 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     rule: Rule = Rule.LINE
     decide_ms: float = 200.0
     debounce_ms: float = 75.0
-    own_sampling: bool = False
     threads: int = 0
     seed: int = 0
 
@@ -111,7 +109,6 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         "peer": peer,
         "peer_arguments": list(SERVER_ARGUMENTS),
         "threads": threads,
-        "sampling": "its own" if options.own_sampling else "greedy",
         "accept_rule": str(options.rule),
         "decide_ms": options.decide_ms,
         "debounce_ms": options.debounce_ms,
@@ -173,7 +170,7 @@ def _typed(steps: Sequence[Step], options: PeerOptions, make: Callable[[VirtualL
 
 
 def _llama_vim(server: LlamaServer, loop: VirtualLoop, options: PeerOptions) -> Made:
-    assistant = LlamaVimAssistant(server, loop, rng=random.Random(options.seed), greedy=not options.own_sampling)
+    assistant = LlamaVimAssistant(server, loop, rng=random.Random(options.seed))
     return assistant, lambda: assistant.rows
 
 
