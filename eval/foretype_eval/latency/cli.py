@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import LspAnswerError, LspGoneError, WorkloadError
 from foretype_eval.gateway import connected
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.editor_bench import measure_editor, measure_start
@@ -76,15 +75,7 @@ def latency(
             result = asyncio.run(run_latency(options, progress=progress))
         if out is not None:
             out.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    except (
-        GatewayGoneError,
-        RequestRefusedError,
-        LspGoneError,
-        LspAnswerError,
-        WorkloadError,
-        TimeoutError,
-        OSError,
-    ) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json:
         print_json(result)

@@ -8,12 +8,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import WorkloadError
 from foretype_eval.gateway_options import GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
@@ -70,7 +69,7 @@ def load(
                 result = _run(run_scenario(scenario, wanted, progress=progress))
             else:
                 result = _run(run_load(options, progress=progress))
-    except (GatewayGoneError, RequestRefusedError, WorkloadError, TimeoutError, OSError) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json or scenario is not None:
         print_json(result)

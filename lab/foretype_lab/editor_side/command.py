@@ -7,12 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from foretype_context.errors import TokenizerError, UnknownGrammarError, UnknownLayoutError
+from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json
-from foretype_eval.errors import LspAnswerError, LspGoneError
-from foretype_models.errors import ArtifactError
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_lab.editor_side.assembly import ContextOptions, measure_context
@@ -32,7 +29,7 @@ def footprint(
     options = FootprintOptions(imports=imports, idle_s=idle_s, settle_s=settle_s)
     try:
         report = asyncio.run(measure_footprint(options))
-    except (LspGoneError, LspAnswerError, TimeoutError, OSError) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error) or type(error).__name__)
     _tell(report, as_json=as_json)
 
@@ -48,7 +45,7 @@ def large_file(
     options = LargeFileOptions(files=files, lines=lines, keys=keys, rest_s=rest_s)
     try:
         report = asyncio.run(measure_large_file(options))
-    except (GatewayGoneError, LspGoneError, LspAnswerError, TimeoutError, OSError) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error) or type(error).__name__)
     _tell(report, as_json=as_json)
 
@@ -63,7 +60,7 @@ def context(
     """What a key costs in the editor's process, in the shipped model's layout: the change, the parse, the prompt."""
     try:
         report = measure_context(ContextOptions(lines=lines, keys=keys, snippets=snippets, seed=seed))
-    except (ArtifactError, TokenizerError, UnknownGrammarError, UnknownLayoutError, OSError) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error))
     _tell(report, as_json=as_json)
 

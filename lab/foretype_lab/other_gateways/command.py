@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 import uvloop
+from foretype_context.errors import ForetypeError
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import WorkloadError
 from foretype_eval.load.command import print_report
-from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 from foretype_lab.other_gateways.measure import PeerLoadOptions, run_peer
 
@@ -41,7 +40,7 @@ def peer_load(
     try:
         with progress_bars() as progress:
             result = uvloop.run(run_peer(options, progress=progress))
-    except (GatewayGoneError, RequestRefusedError, WorkloadError, TimeoutError, OSError) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json:
         print_json(result)

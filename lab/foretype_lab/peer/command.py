@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from foretype_context.errors import ProfileError
+from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.accept import Rule
-from foretype_models.errors import ArtifactError
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_lab.errors import LlamaServerError, PeerResultError
+from foretype_lab.errors import PeerResultError
 from foretype_lab.peer.page import table_of, write_page
 from foretype_lab.peer.run import SYSTEMS, PeerOptions, run_peer
 
@@ -60,15 +57,7 @@ def peer(
     try:
         with progress_bars() as progress:
             result = run_peer(options, progress=progress)
-    except (
-        LlamaServerError,
-        RecordingError,
-        RepositoryError,
-        ArtifactError,
-        GatewayGoneError,
-        ProfileError,
-        OSError,
-    ) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(result)

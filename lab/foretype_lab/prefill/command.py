@@ -8,14 +8,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import typer
-from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
+from foretype_context.errors import ForetypeError
 from foretype_context.prompt.profile import Budgets
 from foretype_context.terminal import console
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_models.artifacts import locate
-from foretype_models.errors import ArtifactError
 from rich.table import Table
 
 from foretype_lab.prefill.asking_moments import Cause, moments_of
@@ -131,15 +129,7 @@ def prefill(
     try:
         with progress_bars() as progress:
             result = run_prefill(options, progress=progress)
-    except (
-        UnknownGrammarError,
-        RecordingError,
-        RepositoryError,
-        ArtifactError,
-        TokenizerError,
-        ProfileError,
-        OSError,
-    ) as error:
+    except (ForetypeError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(result)
