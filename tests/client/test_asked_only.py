@@ -14,7 +14,7 @@ from foretype_context.text.document import Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 ANSWER = Script([(0.02, "foo"), (0.01, "(a"), (0.01, ")")])
 SHOWS_NOTHING = profile(min_mean_logprob=MinMeanLogprob(mid_line=0.0, line=0.0, block=0.0))
@@ -26,7 +26,6 @@ def test_one_kind_that_may_be_shown_is_something(mid_line: float, line: float, b
     assert least.shows_nothing == (mid_line == line == block == 0.0)
 
 
-@virtual.timed
 async def test_typing_asks_nothing_and_the_local_candidate_shows() -> None:
     async with Desk(
         ScriptedGateway(ANSWER, SHOWS_NOTHING), "value = compute(1)\nother = 1\n|", local=CopyLine()
@@ -40,7 +39,6 @@ async def test_typing_asks_nothing_and_the_local_candidate_shows() -> None:
         assert desk.flow.status().counts["low_confidence"] == 1
 
 
-@virtual.timed
 async def test_who_asks_is_answered_and_may_type_on_along_the_answer() -> None:
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING)) as desk:
         desk.type("x = ")
@@ -54,7 +52,6 @@ async def test_who_asks_is_answered_and_may_type_on_along_the_answer() -> None:
 
 
 @pytest.mark.parametrize("unsure", [False, True])
-@virtual.timed
 async def test_a_cursor_that_rests_warms_nothing_unless_the_unsure_is_wanted(unsure: bool) -> None:
     gateway = ScriptedGateway(ANSWER, SHOWS_NOTHING)
     policy = Policy(PolicyOptions(switches=Switches(preload=True, unsure=unsure)))
@@ -65,7 +62,6 @@ async def test_a_cursor_that_rests_warms_nothing_unless_the_unsure_is_wanted(uns
         assert len(gateway.calls) == unsure
 
 
-@virtual.timed
 async def test_whoever_wants_the_unsure_is_shown_it() -> None:
     policy = Policy(PolicyOptions(switches=Switches(unsure=True)))
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), policy=policy) as desk:
@@ -95,7 +91,6 @@ class Slow:
         pass
 
 
-@virtual.timed
 async def test_a_search_that_was_cut_short_goes_on_while_nobody_types() -> None:
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), local=Slow()) as desk:
         desk.type("x = ")
@@ -103,7 +98,6 @@ async def test_a_search_that_was_cut_short_goes_on_while_nobody_types() -> None:
         assert shown is not None and (shown.text, shown.source) == ("found", Origin.LOCAL)
 
 
-@virtual.timed
 async def test_no_request_goes_out_while_the_search_goes_on_that_makes_it_needless() -> None:
     gateway = ScriptedGateway(ANSWER)
     async with Desk(gateway, local=Slow()) as desk:
@@ -113,7 +107,6 @@ async def test_no_request_goes_out_while_the_search_goes_on_that_makes_it_needle
         assert not gateway.calls
 
 
-@virtual.timed
 async def test_a_newer_question_ends_the_search_for_an_older_one() -> None:
     slow = Slow()
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), local=slow) as desk:

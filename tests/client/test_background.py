@@ -11,7 +11,7 @@ from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, RequestClass
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 
 def desk(answer: Callable[[Complete[Segment]], Script] | Script, text: str = "|", **switches: bool) -> Desk:
@@ -30,7 +30,6 @@ def classes(one: Desk) -> list[RequestClass]:
     return [call.class_ for call in one.gateway.calls]
 
 
-@virtual.timed
 async def test_what_comes_after_an_accepted_suggestion_is_there_without_another_request() -> None:
     async with desk(ahead_of, speculative=True) as one:
         one.type("x = ")
@@ -48,7 +47,6 @@ async def test_what_comes_after_an_accepted_suggestion_is_there_without_another_
         assert one.flow.status().cache_hits == 1
 
 
-@virtual.timed
 async def test_it_is_waited_for_where_it_still_runs() -> None:
     def slow(call: Complete[Segment]) -> Script:
         return Script([(0.15, "next(line)")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
@@ -65,7 +63,6 @@ async def test_it_is_waited_for_where_it_still_runs() -> None:
         assert classes(one) == [RequestClass.INTERACTIVE, RequestClass.SPECULATIVE]
 
 
-@virtual.timed
 async def test_typing_on_along_the_suggestion_asks_once() -> None:
     async with desk(ahead_of, speculative=True) as one:
         one.type("x = ")
@@ -77,7 +74,6 @@ async def test_typing_on_along_the_suggestion_asks_once() -> None:
         assert classes(one).count(RequestClass.SPECULATIVE) == 1
 
 
-@virtual.timed
 async def test_a_suggestion_that_is_gone_before_it_was_read_costs_nothing() -> None:
     async with desk(ahead_of, speculative=True) as one:
         one.type("x = ")
@@ -88,7 +84,6 @@ async def test_a_suggestion_that_is_gone_before_it_was_read_costs_nothing() -> N
         assert classes(one) == [RequestClass.INTERACTIVE]
 
 
-@virtual.timed
 async def test_another_way_ends_the_request() -> None:
     def endless(call: Complete[Segment]) -> Script:
         return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
@@ -104,7 +99,6 @@ async def test_another_way_ends_the_request() -> None:
         assert one.gateway.given_up(call) == 1
 
 
-@virtual.timed
 async def test_a_refusal_silences_speculation_and_nothing_else() -> None:
     def shedding(call: Complete[Segment]) -> Script:
         if call.class_ is RequestClass.SPECULATIVE:
@@ -126,7 +120,6 @@ async def test_a_refusal_silences_speculation_and_nothing_else() -> None:
         assert classes(one).count(RequestClass.SPECULATIVE) == 2
 
 
-@virtual.timed
 async def test_the_prompt_counts_as_shown_only_when_the_user_gets_there() -> None:
     async with desk(ahead_of, speculative=True) as one:
         one.type("x = ")
@@ -141,7 +134,6 @@ async def test_the_prompt_counts_as_shown_only_when_the_user_gets_there() -> Non
         assert one.planner.states[-1] is not shown
 
 
-@virtual.timed
 async def test_where_the_cursor_rests_the_prompt_is_computed_beforehand() -> None:
     async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
         for place in ("a", "a =", "b = "):
@@ -157,7 +149,6 @@ async def test_where_the_cursor_rests_the_prompt_is_computed_beforehand() -> Non
         assert len(one.gateway.calls) == 1, "the same place again"
 
 
-@virtual.timed
 async def test_where_something_was_deleted_the_prompt_is_computed_for_what_is_typed_in_its_place() -> None:
     async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
         one.backspace()
@@ -174,7 +165,6 @@ async def test_where_something_was_deleted_the_prompt_is_computed_for_what_is_ty
 
 
 @pytest.mark.parametrize("asks_s", [0.0, 0.03, 0.2])
-@virtual.timed
 async def test_the_rest_after_a_deletion_is_counted_from_it_however_late_the_editor_asks(asks_s: float) -> None:
     async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
         one.backspace()
@@ -186,7 +176,6 @@ async def test_the_rest_after_a_deletion_is_counted_from_it_however_late_the_edi
         assert classes(one) == [RequestClass.WARM]
 
 
-@virtual.timed
 async def test_a_question_later_than_the_rest_after_a_deletion_preloads_at_once() -> None:
     async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
         one.backspace()
@@ -196,7 +185,6 @@ async def test_a_question_later_than_the_rest_after_a_deletion_preloads_at_once(
         assert classes(one) == [RequestClass.WARM]
 
 
-@virtual.timed
 async def test_a_move_after_a_deletion_begins_another_rest() -> None:
     async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
         one.backspace()
@@ -209,7 +197,6 @@ async def test_a_move_after_a_deletion_begins_another_rest() -> None:
         assert [call.segments[-1].text for call in one.gateway.calls] == ["a = 1"]
 
 
-@virtual.timed
 async def test_a_token_that_only_warmed_is_no_suggestion() -> None:
     async with desk(ahead_of, "b = |", preload=True) as one:
         one.flow.rested(one.document.snapshot(), one.cursor)
@@ -219,7 +206,6 @@ async def test_a_token_that_only_warmed_is_no_suggestion() -> None:
 
 
 @pytest.mark.parametrize("busy", ["typing", "asking", "offline", "off"])
-@virtual.timed
 async def test_nothing_is_preloaded_while_there_is_better_to_do(busy: str) -> None:
     async with desk(Script([(0.5, "foo")]), "b = |", preload=busy != "off") as one:
         one.gateway.connected = busy != "offline"
@@ -235,7 +221,6 @@ async def test_nothing_is_preloaded_while_there_is_better_to_do(busy: str) -> No
             await asking
 
 
-@virtual.timed
 async def test_closing_a_document_ends_what_is_under_way_for_it() -> None:
     def endless(call: Complete[Segment]) -> Script:
         return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
@@ -249,7 +234,6 @@ async def test_closing_a_document_ends_what_is_under_way_for_it() -> None:
         assert not one.gateway.running
 
 
-@virtual.timed
 async def test_another_profile_is_another_place() -> None:
     async with desk(ahead_of, speculative=True) as one:
         one.type("x = ")

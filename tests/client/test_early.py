@@ -14,7 +14,7 @@ from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_context.finish.post_processing import Finished
 from foretype_wire.errors import GatewayGoneError
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 ANSWER = Script([(0.02, "foo"), (0.01, "(a"), (0.01, ")")])
 
@@ -38,7 +38,6 @@ class TypedAt(Desk):
         self.flow.typed(self.document.snapshot(), self.cursor)
 
 
-@virtual.timed
 async def test_the_request_goes_out_when_the_debounce_ends_and_is_the_questions_own() -> None:
     async with TypedAt(ScriptedGateway(ANSWER), "x|") as desk:
         await desk.asks_here()
@@ -55,7 +54,6 @@ async def test_the_request_goes_out_when_the_debounce_ends_and_is_the_questions_
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_a_late_question_finds_the_answer_and_nothing_was_offered_before_it() -> None:
     async with TypedAt(ScriptedGateway(ANSWER), "x|") as desk:
         await desk.asks_here()
@@ -68,7 +66,6 @@ async def test_a_late_question_finds_the_answer_and_nothing_was_offered_before_i
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_a_question_before_the_debounce_ends_sends_one_request() -> None:
     async with TypedAt(ScriptedGateway(ANSWER), "x|") as desk:
         await desk.asks_here()
@@ -79,7 +76,6 @@ async def test_a_question_before_the_debounce_ends_sends_one_request() -> None:
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_a_burst_of_keys_asks_once() -> None:
     async with TypedAt(ScriptedGateway(ANSWER), "x|") as desk:
         await desk.asks_here()
@@ -90,7 +86,6 @@ async def test_a_burst_of_keys_asks_once() -> None:
         assert [call.segments[-1].text for call in desk.gateway.calls] == ["x = y"]
 
 
-@virtual.timed
 async def test_a_slow_request_is_not_sent_twice() -> None:
     async with TypedAt(ScriptedGateway(Script([(1.0, "foo()")])), "x|") as desk:
         await desk.asks_here()
@@ -101,7 +96,6 @@ async def test_a_slow_request_is_not_sent_twice() -> None:
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_an_early_request_that_fails_before_the_question_is_made_again() -> None:
     answers = [Script(error=GatewayGoneError("gone")), ANSWER]
     async with TypedAt(ScriptedGateway(lambda call: answers.pop(0)), "x|") as desk:
@@ -114,7 +108,6 @@ async def test_an_early_request_that_fails_before_the_question_is_made_again() -
         assert suggestion is not None and suggestion.text == "foo(a)"
 
 
-@virtual.timed
 async def test_an_editor_that_does_not_ask_is_not_asked_for() -> None:
     async with TypedAt(ScriptedGateway(ANSWER), "x|") as desk:
         desk.key(" = ")
@@ -126,7 +119,6 @@ async def test_an_editor_that_does_not_ask_is_not_asked_for() -> None:
         assert desk.gateway.calls == []
 
 
-@virtual.timed
 async def test_what_is_here_already_is_not_asked_for() -> None:
     async with TypedAt(ScriptedGateway(ANSWER), "x|") as desk:
         await desk.asks_here()
@@ -137,7 +129,6 @@ async def test_what_is_here_already_is_not_asked_for() -> None:
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_what_the_local_candidate_is_sure_of_is_not_asked_for() -> None:
     gateway = ScriptedGateway(ANSWER, profile(local_min_confidence=0.2))
     async with TypedAt(gateway, "import os\nx = 1\n|", local=CopyLine()) as desk:
@@ -149,7 +140,6 @@ async def test_what_the_local_candidate_is_sure_of_is_not_asked_for() -> None:
         assert gateway.calls == []
 
 
-@virtual.timed
 async def test_in_the_middle_of_a_line_nothing_is_asked() -> None:
     async with TypedAt(ScriptedGateway(ANSWER), "x| + y") as desk:
         await desk.asks_here()
@@ -158,7 +148,6 @@ async def test_in_the_middle_of_a_line_nothing_is_asked() -> None:
         assert desk.gateway.calls == []
 
 
-@virtual.timed
 async def test_the_item_of_a_popup_is_a_request_of_its_own() -> None:
     async with TypedAt(ScriptedGateway(Script([(0.1, "en()")])), "os|") as desk:
         await desk.asks_here()
@@ -168,7 +157,6 @@ async def test_the_item_of_a_popup_is_a_request_of_its_own() -> None:
         assert [call.segments[-1].text for call in desk.gateway.calls][-1] == "os.operation"
 
 
-@virtual.timed
 async def test_closing_ends_what_waits() -> None:
     desk = TypedAt(ScriptedGateway(ANSWER), "x|")
     await desk.asks_here()
@@ -181,7 +169,6 @@ async def test_closing_ends_what_waits() -> None:
     assert desk.gateway.calls == []
 
 
-@virtual.timed
 async def test_an_editor_that_is_told_of_growth_gets_the_beginning_of_a_line_first() -> None:
     slow = Script([(0.02, "foo("), (0.01, "bar"), (0.1, ", baz"), (0.1, ")")])
     options = FlowOptions(answer=AnswerRules.growing())
@@ -198,7 +185,6 @@ async def test_an_editor_that_is_told_of_growth_gets_the_beginning_of_a_line_fir
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_what_grows_takes_the_place_of_what_its_whole_text_does() -> None:
     def finisher(text: str, *_: object, **__: object) -> Finished:
         return Finished(text.rstrip(), replaces=int("#" in text))  # behind a comment's sign the closer would be comment

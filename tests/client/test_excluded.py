@@ -2,13 +2,13 @@
 
 import asyncio
 
+import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 
-@virtual.timed
 async def test_prompts_under_way_end_and_the_cache_forgets() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo(a)")]))) as desk:
         desk.type("x = ")
@@ -26,7 +26,6 @@ async def test_prompts_under_way_end_and_the_cache_forgets() -> None:
         assert not desk.planner.states[states].files
 
 
-@virtual.timed
 async def test_a_private_key_anywhere_and_a_long_line_are_silent() -> None:
     async with Desk(ScriptedGateway(), "x = 1\n" * 3_000 + "|\n") as desk:
         desk.type("-----BEGIN PRIVATE KEY-----\n")

@@ -1,17 +1,17 @@
 import json
 
 import msgspec
+import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk
 from foretype_client.adaptive.candidates import CopyLine
 from foretype_wire.messages import Usage
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 ANSWER = Script([(0.02, "foo")], usage=Usage(prompt_tokens=3, cached_tokens=2, cached_source="engine"))
 
 
-@virtual.timed
 async def test_a_suggestion_names_its_request_its_prompt_and_what_was_cached_of_it() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -27,7 +27,6 @@ async def test_a_suggestion_names_its_request_its_prompt_and_what_was_cached_of_
         assert "x = " not in json.dumps(msgspec.to_builtins(said)), "names and figures, never text"
 
 
-@virtual.timed
 async def test_typed_through_it_is_still_the_same_one_and_after_a_while_it_is_forgotten() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -45,7 +44,6 @@ async def test_typed_through_it_is_still_the_same_one_and_after_a_while_it_is_fo
         assert desk.flow.explain("never") is None
 
 
-@virtual.timed
 async def test_a_local_candidate_has_no_prompt() -> None:
     gateway = ScriptedGateway(ANSWER)
     gateway.connected = False

@@ -18,6 +18,8 @@ from foretype_wire.messages import Complete, ErrorCode, Finish, RequestClass
 
 from client import virtual
 
+pytestmark = pytest.mark.virtual_time
+
 ANSWER = Script([(0.02, "foo"), (0.01, "(a"), (0.01, ")")])
 
 
@@ -25,7 +27,6 @@ def text_of(suggestion: Suggestion | None) -> str | None:
     return None if suggestion is None else suggestion.text
 
 
-@virtual.timed
 async def test_a_request_waits_for_the_debounce_and_says_what_it_cost() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -46,7 +47,6 @@ async def test_a_request_waits_for_the_debounce_and_says_what_it_cost() -> None:
         assert status.state is FlowState.READY
 
 
-@virtual.timed
 async def test_the_call_carries_the_plan() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -58,7 +58,6 @@ async def test_the_call_carries_the_plan() -> None:
         assert (call.class_, call.supersedes) == (RequestClass.INTERACTIVE, None)
 
 
-@virtual.timed
 async def test_the_start_of_a_line_and_an_invocation_do_not_wait() -> None:
     async with Desk(ScriptedGateway(ANSWER), "y\n|") as desk:
         desk.type("    ")
@@ -72,7 +71,6 @@ async def test_the_start_of_a_line_and_an_invocation_do_not_wait() -> None:
 # Mistakes seen in peers, each with the name it has there
 
 
-@virtual.timed
 async def test_mistake_superseded_request_never_answered() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x")
@@ -87,7 +85,6 @@ async def test_mistake_superseded_request_never_answered() -> None:
         assert desk.flow.status().counts == {"superseded": 1, "network": 1}
 
 
-@virtual.timed
 async def test_mistake_throttle_drops_the_trailing_request() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         asked = []
@@ -100,7 +97,6 @@ async def test_mistake_throttle_drops_the_trailing_request() -> None:
         assert [call.segments[0].text for call in desk.gateway.calls] == ["x = g"]
 
 
-@virtual.timed
 async def test_mistake_cache_hit_pays_the_debounce() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -112,7 +108,6 @@ async def test_mistake_cache_hit_pays_the_debounce() -> None:
         assert hit.timings_ms == {"shown": 0}
 
 
-@virtual.timed
 async def test_typing_through_a_whole_suggestion_asks_nothing() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -127,7 +122,6 @@ async def test_typing_through_a_whole_suggestion_asks_nothing() -> None:
         assert desk.flow.status().cache_hits == 5
 
 
-@virtual.timed
 async def test_mistake_any_edit_elsewhere_empties_the_cache() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -140,7 +134,6 @@ async def test_mistake_any_edit_elsewhere_empties_the_cache() -> None:
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_mistake_cache_keyed_without_suffix() -> None:
     async with Desk(ScriptedGateway(ANSWER), "x = |\ny = 1\n") as desk:
         await desk.ask()
@@ -151,7 +144,6 @@ async def test_mistake_cache_keyed_without_suffix() -> None:
         assert len(desk.gateway.calls) == 2
 
 
-@virtual.timed
 async def test_mistake_white_space_removed_from_the_key() -> None:
     async with Desk(ScriptedGateway(ANSWER), "if x:\n|") as desk:
         desk.type("    ")
@@ -181,7 +173,6 @@ def test_mistake_slower_server_more_requests(key_s: float) -> None:
     assert by_latency == sorted(by_latency, reverse=True)
 
 
-@virtual.timed
 async def test_mistake_accept_right_after_a_key_inserts_stale_text() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -191,7 +182,6 @@ async def test_mistake_accept_right_after_a_key_inserts_stale_text() -> None:
         assert await asked is None
 
 
-@virtual.timed
 async def test_mistake_partial_accept_hides_the_rest() -> None:
     async with Desk(ScriptedGateway(Script([(0.01, "alpha beta gamma")]))) as desk:
         desk.type("x = ")
@@ -208,7 +198,6 @@ async def test_mistake_partial_accept_hides_the_rest() -> None:
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_mistake_lock_over_a_network_call_blocks_changes() -> None:
     async with Desk(ScriptedGateway(Script([(5.0, "late")]))) as desk:
         desk.type("x = ")
@@ -226,7 +215,6 @@ async def test_mistake_lock_over_a_network_call_blocks_changes() -> None:
 # Running requests
 
 
-@virtual.timed
 async def test_a_running_request_that_still_fits_is_shared() -> None:
     async with Desk(ScriptedGateway(Script([(0.1, "foo"), (0.05, "(a)")]))) as desk:
         desk.type("x = ")
@@ -242,7 +230,6 @@ async def test_a_running_request_that_still_fits_is_shared() -> None:
         assert desk.flow.status().in_flight_reuses == 1
 
 
-@virtual.timed
 async def test_a_running_request_is_waited_for_two_hundred_milliseconds_then_raced() -> None:
     def answer(call: Complete[Segment]) -> Script:
         return Script([(1.0, "foo(a)")] if call.segments[0].text == "x = " else [(5.0, "oo(b)")])
@@ -266,7 +253,6 @@ async def test_a_running_request_is_waited_for_two_hundred_milliseconds_then_rac
         assert desk.gateway.most_running == 2
 
 
-@virtual.timed
 async def test_at_most_two_requests_run_per_document() -> None:
     async with Desk(ScriptedGateway(Script([(3.0, "abcdef")]))) as desk:
         desk.type("x = ")
@@ -280,7 +266,6 @@ async def test_at_most_two_requests_run_per_document() -> None:
         assert len(desk.gateway.calls) == 2
 
 
-@virtual.timed
 async def test_what_diverged_is_named_as_superseded_and_cancelled_once() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")])), "y\n|") as desk:
         desk.type("    ")
@@ -299,7 +284,6 @@ async def test_what_diverged_is_named_as_superseded_and_cancelled_once() -> None
         assert desk.flow.status().cancelled == 2
 
 
-@virtual.timed
 async def test_what_diverges_while_the_debounce_runs_is_cancelled_at_once_and_once() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
         desk.type("x = ")
@@ -314,7 +298,6 @@ async def test_what_diverges_while_the_debounce_runs_is_cancelled_at_once_and_on
         assert desk.gateway.calls[1].supersedes is None
 
 
-@virtual.timed
 async def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> None:
     async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
         desk.type("x = ")
@@ -333,7 +316,6 @@ async def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> No
         assert desk.flow.status().counts == {"cancelled": 1, "superseded": 1, "cache": 1}
 
 
-@virtual.timed
 async def test_a_question_that_was_cancelled_stops_the_model_unless_another_follows_at_once() -> None:
     async with Desk(ScriptedGateway(Script([(0.2, "foo("), (5.0, "a)")]))) as desk:
         desk.type("x = ")
@@ -348,7 +330,6 @@ async def test_a_question_that_was_cancelled_stops_the_model_unless_another_foll
         assert len(desk.gateway.calls) == 2
 
 
-@virtual.timed
 async def test_a_cancel_behind_a_newer_question_stops_nothing() -> None:
     async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
         desk.type("x = ")
@@ -358,7 +339,6 @@ async def test_a_cancel_behind_a_newer_question_stops_nothing() -> None:
         assert text_of(await newer) == "foo(a)" and len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_the_end_of_what_a_running_request_says_is_asked_about_anew() -> None:
     def answer(call: Complete[Segment]) -> Script:
         typed = call.segments[0].text
@@ -375,7 +355,6 @@ async def test_the_end_of_what_a_running_request_says_is_asked_about_anew() -> N
         assert desk.flow.status().cancelled == 0
 
 
-@virtual.timed
 async def test_of_questions_that_come_together_only_the_last_is_assembled() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -384,7 +363,6 @@ async def test_of_questions_that_come_together_only_the_last_is_assembled() -> N
         assert len(desk.planner.states) == 1
 
 
-@virtual.timed
 async def test_what_is_cancelled_already_is_not_cancelled_again_at_closing() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
         desk.type("x = ")
@@ -396,7 +374,6 @@ async def test_what_is_cancelled_already_is_not_cancelled_again_at_closing() -> 
         assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
 
 
-@virtual.timed
 async def test_closing_a_document_cancels_what_runs_for_it() -> None:
     async with Desk(ScriptedGateway(Script([(1.0, "foo")]))) as desk:
         desk.type("x = ")
@@ -407,7 +384,6 @@ async def test_closing_a_document_cancels_what_runs_for_it() -> None:
         assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
 
 
-@virtual.timed
 async def test_close_answers_everything_and_leaves_no_task() -> None:
     desk = Desk(ScriptedGateway(Script([(1.0, "foo")])))
     desk.type("x = ")
@@ -430,7 +406,6 @@ def block(*deltas: tuple[float, str], **options: object) -> ScriptedGateway:
 BLOCK = LinePlanner(SuggestionKind.BLOCK)
 
 
-@virtual.timed
 async def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
     lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
     async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
@@ -447,7 +422,6 @@ async def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_a_slow_block_grows_before_its_end_and_not_at_each_of_its_lines() -> None:
     lines = [(0.1, f"line{n}()\n    ") for n in range(1, 10)]
     async with Desk(block(*lines, (0.1, "end()")), "def f():\n|", planner=BLOCK) as desk:
@@ -460,7 +434,6 @@ async def test_a_slow_block_grows_before_its_end_and_not_at_each_of_its_lines() 
         assert told == [(0.3, 5), (0.6, 8), (0.7, 9)], "a quarter of a second apart; its end is never waited for"
 
 
-@virtual.timed
 async def test_the_rest_of_a_stream_waits_behind_accept_enter_and_indent() -> None:
     lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
     async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
@@ -475,7 +448,6 @@ async def test_the_rest_of_a_stream_waits_behind_accept_enter_and_indent() -> No
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_a_slow_stream_is_answered_with_what_is_whole() -> None:
     slow = [(0.1, "line1()\n    "), (0.2, "line2()\n    li"), (0.2, "ne3()\n    "), (0.2, "line4()")]
     async with Desk(block(*slow), "def f():\n|", planner=BLOCK) as desk:
@@ -486,7 +458,6 @@ async def test_a_slow_stream_is_answered_with_what_is_whole() -> None:
         assert answer.finish is None
 
 
-@virtual.timed
 async def test_a_slow_line_is_answered_with_whole_words() -> None:
     slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
     async with Desk(ScriptedGateway(slow)) as desk:
@@ -497,7 +468,6 @@ async def test_a_slow_line_is_answered_with_whole_words() -> None:
         assert [grown.text for _, grown in desk.grown] == ["alpha + beta * gamma"]
 
 
-@virtual.timed
 async def test_what_is_visible_never_changes_while_it_grows() -> None:
     def finisher(text: str, *_: object, **__: object) -> Finished:
         return Finished(("other\n" if "line4" in text else "") + text.rstrip())
@@ -513,7 +483,6 @@ async def test_what_is_visible_never_changes_while_it_grows() -> None:
         assert (again.id, again.text) == (first.id, first.text)
 
 
-@virtual.timed
 async def test_a_suggestion_that_got_no_longer_has_not_grown() -> None:
     slow = Script([(0.1, "alpha"), (0.2, " +"), (0.2, " beta"), (0.2, "\n"), (0.2, "")], end_after_s=0.2)
     async with Desk(ScriptedGateway(slow)) as desk:
@@ -523,7 +492,6 @@ async def test_a_suggestion_that_got_no_longer_has_not_grown() -> None:
         assert [grown.text for _, grown in desk.grown] == ["alpha + beta"]
 
 
-@virtual.timed
 async def test_nothing_grows_while_the_user_types_along() -> None:
     slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
     async with Desk(ScriptedGateway(slow)) as desk:
@@ -535,7 +503,6 @@ async def test_nothing_grows_while_the_user_types_along() -> None:
         assert text_of(await desk.ask()) == "lpha + beta * gamma"
 
 
-@virtual.timed
 async def test_a_suggestion_that_is_whole_is_finished_once_and_not_with_every_key() -> None:
     finished: list[str] = []
 
@@ -554,7 +521,6 @@ async def test_a_suggestion_that_is_whole_is_finished_once_and_not_with_every_ke
         assert len(finished) <= 2  # while its request ran, and when that had ended
 
 
-@virtual.timed
 async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -> None:
     async with Desk(ScriptedGateway(ANSWER), finisher=lambda *_, **__: Finished("", reason="x")) as desk:
         desk.type("x = ")
@@ -564,7 +530,6 @@ async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -
         assert len(desk.gateway.calls) == 1
 
 
-@virtual.timed
 async def test_nothing_grows_after_the_user_typed_on() -> None:
     slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
     async with Desk(ScriptedGateway(slow)) as desk:
@@ -575,7 +540,6 @@ async def test_nothing_grows_after_the_user_typed_on() -> None:
         assert desk.grown == []
 
 
-@virtual.timed
 async def test_a_healed_token_is_stripped_from_the_answer() -> None:
     planner = LinePlanner(healed="ret")
     async with Desk(ScriptedGateway(Script([(0.01, "re"), (0.01, "turn x")])), planner=planner) as desk:
@@ -583,7 +547,6 @@ async def test_a_healed_token_is_stripped_from_the_answer() -> None:
         assert text_of(await desk.ask()) == "urn x"
 
 
-@virtual.timed
 async def test_an_answer_that_does_not_repeat_the_healed_token_is_dropped() -> None:
     planner = LinePlanner(healed="ret")
     async with Desk(ScriptedGateway(Script([(0.01, "pass"), (0.01, "ret")])), planner=planner) as desk:
@@ -592,7 +555,6 @@ async def test_an_answer_that_does_not_repeat_the_healed_token_is_dropped() -> N
         assert desk.flow.status().counts == {"empty": 1}
 
 
-@virtual.timed
 async def test_an_unlikely_answer_is_not_shown_unless_invoked() -> None:
     gateway = ScriptedGateway(ANSWER, profile(min_mean_logprob=MinMeanLogprob(line=-0.05)))
     async with Desk(gateway) as desk:
@@ -607,7 +569,6 @@ async def test_an_unlikely_answer_is_not_shown_unless_invoked() -> None:
 # The selected item of a popup
 
 
-@virtual.timed
 async def test_a_suggestion_starts_with_the_selected_item() -> None:
     async with Desk(ScriptedGateway(Script([(0.01, "(path)")]))) as desk:
         desk.type("os.op")
@@ -618,7 +579,6 @@ async def test_a_suggestion_starts_with_the_selected_item() -> None:
         assert desk.gateway.calls[0].prompt_tokens is None
 
 
-@virtual.timed
 async def test_each_item_of_the_popup_gets_a_suggestion_of_its_own() -> None:
     def answer(call: Complete[Segment]) -> Script:
         typed = call.segments[-1].text
@@ -641,7 +601,6 @@ async def test_each_item_of_the_popup_gets_a_suggestion_of_its_own() -> None:
 SEEN = "value = compute(one)\nother = 1\n|"
 
 
-@virtual.timed
 async def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
     gateway = ScriptedGateway(ANSWER)
     gateway.connected = False
@@ -654,7 +613,6 @@ async def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
         assert desk.flow.status().state is FlowState.OFFLINE
 
 
-@virtual.timed
 async def test_before_the_tokenizer_is_there_the_local_candidate_stands_in() -> None:
     async with Desk(ScriptedGateway(ANSWER), SEEN, local=CopyLine(), planner_for=lambda _: None) as desk:
         desk.type("value = c")
@@ -665,7 +623,6 @@ async def test_before_the_tokenizer_is_there_the_local_candidate_stands_in() -> 
         assert desk.flow.status().counts == {"local": 1, "not_ready": 1}
 
 
-@virtual.timed
 async def test_a_gateway_without_a_first_token_loses_patience_to_the_local_candidate() -> None:
     async with Desk(ScriptedGateway(Script([(2.0, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
         desk.type("value = c")
@@ -678,7 +635,6 @@ async def test_a_gateway_without_a_first_token_loses_patience_to_the_local_candi
         assert better is not None and (better.text, better.source) == ("ompute(two)", Origin.CACHE)
 
 
-@virtual.timed
 async def test_a_local_candidate_that_is_visible_and_right_stays_and_asks_nothing() -> None:
     gateway = ScriptedGateway(ANSWER)
     gateway.connected = False
@@ -693,7 +649,6 @@ async def test_a_local_candidate_that_is_visible_and_right_stays_and_asks_nothin
         assert gateway.calls == []
 
 
-@virtual.timed
 async def test_a_local_candidate_never_replaces_what_is_visible() -> None:
     async with Desk(ScriptedGateway(Script([(0.01, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
         desk.type("value = c")
@@ -704,7 +659,6 @@ async def test_a_local_candidate_never_replaces_what_is_visible() -> None:
         assert answer is not None and (answer.text, answer.source) == ("mpute(two)", Origin.CACHE)
 
 
-@virtual.timed
 async def test_where_the_model_has_nothing_the_local_candidate_is_shown() -> None:
     async with Desk(ScriptedGateway(Script([])), SEEN, local=CopyLine()) as desk:
         desk.type("value = c")
@@ -713,7 +667,6 @@ async def test_where_the_model_has_nothing_the_local_candidate_is_shown() -> Non
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OVERLOADED, ErrorCode.EXPIRED, ErrorCode.ENGINE_UNAVAILABLE])
-@virtual.timed
 async def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> None:
     async with Desk(ScriptedGateway(Script(error=RequestRefusedError(code, "busy")))) as desk:
         desk.type("x = ")
@@ -723,7 +676,6 @@ async def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> N
         assert status.detail == f"{code}: busy"
 
 
-@virtual.timed
 async def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
     refusal = Script(error=RequestRefusedError(ErrorCode.RATE_LIMITED, retry_after_ms=2000))
     async with Desk(ScriptedGateway(refusal)) as desk:
@@ -739,7 +691,6 @@ async def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
         assert len(desk.gateway.calls) == 2
 
 
-@virtual.timed
 async def test_a_gateway_that_vanishes_leaves_the_local_candidate() -> None:
     gone = Script([(0.01, "omp")], error=GatewayGoneError("closed"))
     async with Desk(ScriptedGateway(gone), SEEN, local=CopyLine()) as desk:
@@ -755,7 +706,6 @@ async def test_a_gateway_that_vanishes_leaves_the_local_candidate() -> None:
 # Policy, as the flow applies it
 
 
-@virtual.timed
 async def test_the_middle_of_a_line_and_excluded_files_are_not_asked_about() -> None:
     async with Desk(ScriptedGateway(ANSWER), "x = | + 1") as desk:
         assert await desk.ask() is None
@@ -768,14 +718,12 @@ async def test_the_middle_of_a_line_and_excluded_files_are_not_asked_about() -> 
         assert desk.flow.status().counts == {"mid_line": 1, "excluded": 2, "network": 1}
 
 
-@virtual.timed
 async def test_a_position_outside_the_document_is_clamped() -> None:
     async with Desk(ScriptedGateway(ANSWER), "x = |") as desk:
         assert text_of(await desk.flow.suggest(desk.document.snapshot(), 10_000)) == "foo(a)"
         assert await desk.flow.suggest(desk.document.snapshot(), -3) is None
 
 
-@virtual.timed
 async def test_what_was_shown_and_rejected_is_not_offered_there_again() -> None:
     policy = Policy(PolicyOptions(switches=Switches(skip_deletions=False, speculative=False)))
     async with Desk(ScriptedGateway(ANSWER), policy=policy) as desk:
@@ -791,7 +739,6 @@ async def test_what_was_shown_and_rejected_is_not_offered_there_again() -> None:
         assert text_of(await desk.ask(trigger=Trigger.INVOKED)) == "foo(a)"
 
 
-@virtual.timed
 async def test_rejections_lengthen_the_debounce() -> None:
     async with Desk(ScriptedGateway(ANSWER), policy=Policy(PolicyOptions(debounce_ms=100))) as desk:
         desk.type("x = ")
@@ -804,7 +751,6 @@ async def test_rejections_lengthen_the_debounce() -> None:
         assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(110, rel=0.01)
 
 
-@virtual.timed
 async def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> None:
     gateway = ScriptedGateway(ANSWER)
     gateway.connected = False
@@ -821,7 +767,6 @@ async def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> Non
         assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(75)
 
 
-@virtual.timed
 async def test_the_plan_state_is_committed_on_send_alone() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x")
@@ -843,7 +788,6 @@ async def test_the_plan_state_is_committed_on_send_alone() -> None:
         assert desk.planner.states[-2] is desk.planner.states[-1], "an abandoned plan was taken for a sent one"
 
 
-@virtual.timed
 async def test_a_plan_made_before_another_document_was_sent_is_made_again() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x")
@@ -857,7 +801,6 @@ async def test_a_plan_made_before_another_document_was_sent_is_made_again() -> N
         assert len(desk.planner.states[-1].files) == 2
 
 
-@virtual.timed
 async def test_another_profile_begins_a_new_plan() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x")
@@ -870,7 +813,6 @@ async def test_another_profile_begins_a_new_plan() -> None:
         assert [len(state.files) for state in desk.planner.states] == [0, 0, 1]
 
 
-@virtual.timed
 async def test_what_another_model_said_is_not_an_answer_of_this_one() -> None:
     async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
         desk.type("x = ")

@@ -12,7 +12,7 @@ from foretype_context.prompt.profile import StopRules
 from foretype_context.prompt.segments import STABLE_KINDS, Kind
 from foretype_context.prompt.templates import encode_prompt, grammar
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 SOURCE = "".join(f"def f{n}(a, b):\n    c = a + {n}\n    return c * b\n\n\n" for n in range(60))
 
@@ -23,7 +23,6 @@ def real_desk(gateway: ScriptedGateway, text: str) -> Desk:
     return Desk(gateway, text, planner_for=lambda _: assembler)
 
 
-@virtual.timed
 async def test_the_prompt_that_is_sent_has_the_counted_tokens_and_ends_in_the_typed_text() -> None:
     async with real_desk(ScriptedGateway(Script([(0.01, "turn c")])), SOURCE + "def g(a):\n    |\n") as desk:
         desk.type("re")
@@ -37,7 +36,6 @@ async def test_the_prompt_that_is_sent_has_the_counted_tokens_and_ends_in_the_ty
         assert call.stop.max_lines == 1
 
 
-@virtual.timed
 async def test_another_key_changes_volatile_segments_alone() -> None:
     async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), SOURCE + "x = |\n") as desk:
         for key in ("a", "b", "c"):
@@ -49,7 +47,6 @@ async def test_another_key_changes_volatile_segments_alone() -> None:
         assert stable[0] == stable[1] == stable[2]
 
 
-@virtual.timed
 async def test_who_asks_by_hand_gets_all_of_an_unlikely_answer() -> None:
     tokenizer = tiny()
     told = profile(tokenizer_digest=tokenizer.digest, stop=StopRules(least_chance=0.02))
@@ -63,7 +60,6 @@ async def test_who_asks_by_hand_gets_all_of_an_unlikely_answer() -> None:
 
 
 @pytest.mark.parametrize("size", [10_000, 4_000_000])
-@virtual.timed
 async def test_mistake_full_text_of_all_tabs_at_each_request(size: int) -> None:
     text = SOURCE * (size // len(SOURCE) + 1)
     async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), text + "x = |\n") as desk:

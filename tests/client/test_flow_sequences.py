@@ -110,6 +110,23 @@ async def play(
     await desk.flow.close()
 
 
+async def close_after(steps: list[tuple[Step, float]], scripts: list[Script]) -> None:
+    gateway: Any = ScriptedGateway(lambda call: scripts[len(gateway.calls) % len(scripts)])
+    desk = Desk(gateway, f"{LINE}\n|")
+    asked: list[asyncio.Task[Suggestion | None]] = []
+    for step, wait_s in steps:
+        if step.what == "type":
+            desk.type(step.text)
+        else:
+            asked.append(desk.asking())
+        await asyncio.sleep(wait_s)
+    await desk.flow.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert all(task.done() for task in asked)
+    assert all(stream.ended or stream.cancels == 1 for stream in gateway.streams)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     steps=st.lists(st.tuples(STEPS, WAITS), max_size=14),
@@ -128,19 +145,5 @@ def test_every_question_is_answered_once_and_nothing_is_left(
     steps=st.lists(st.tuples(STEPS, WAITS), max_size=10),
     scripts=st.lists(SCRIPTS, min_size=1, max_size=3),
 )
-@virtual.timed
-async def test_closing_at_any_moment_ends_everything(steps: list[tuple[Step, float]], scripts: list[Script]) -> None:
-    gateway: Any = ScriptedGateway(lambda call: scripts[len(gateway.calls) % len(scripts)])
-    desk = Desk(gateway, f"{LINE}\n|")
-    asked: list[asyncio.Task[Suggestion | None]] = []
-    for step, wait_s in steps:
-        if step.what == "type":
-            desk.type(step.text)
-        else:
-            asked.append(desk.asking())
-        await asyncio.sleep(wait_s)
-    await desk.flow.close()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert all(task.done() for task in asked)
-    assert all(stream.ended or stream.cancels == 1 for stream in gateway.streams)
+def test_closing_at_any_moment_ends_everything(steps: list[tuple[Step, float]], scripts: list[Script]) -> None:
+    virtual.run(lambda: close_after(steps, scripts))

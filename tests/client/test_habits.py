@@ -27,8 +27,6 @@ from foretype_client.policy.trigger import PolicyOptions
 from foretype_context.text.document import Document
 from typer.testing import CliRunner
 
-from client import virtual
-
 SEEN = "first = compute(one)\nsecond = compute(two)\nc|"
 
 
@@ -110,7 +108,7 @@ def test_a_part_counts_as_its_share() -> None:
     assert (habits.of["python"].looks, habits.of["python"].taken) == (1, 0.4)
 
 
-@virtual.timed
+@pytest.mark.virtual_time
 async def test_a_flow_tells_what_became_of_its_local_candidates() -> None:
     habits = Habits()
     gateway = ScriptedGateway(Script([(9.0, "x")]))

@@ -1,7 +1,6 @@
 """What a profile changes about a client that runs: the debounce, speculation, and nothing where it only begins another block."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,40 +13,30 @@ from foretype_client.policy.trigger import PolicyOptions
 from foretype_context.prompt.layouts import LAYOUTS
 from foretype_wire.messages import RequestClass
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 ANSWER = Script([(0.02, "name"), (0.01, "()")])
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    virtual.run(scenario)
-
-
 @pytest.mark.parametrize(("given_ms", "waited_ms"), [(None, 75), (0.0, 0), (20.0, 20), (400.0, 400)])
-def test_the_debounce_is_the_profiles_where_it_names_one(given_ms: float | None, waited_ms: float) -> None:
-    async def scenario() -> None:
-        gateway = ScriptedGateway(ANSWER, profile=profile(debounce_ms=given_ms))
-        async with Desk(gateway) as desk:
-            clock = asyncio.get_running_loop().time
-            desk.type("x = ")
-            began = clock()
-            assert await desk.ask() is not None
-            assert (clock() - began) * 1000 == pytest.approx(waited_ms + 30, abs=1)
-
-    run(scenario)
+async def test_the_debounce_is_the_profiles_where_it_names_one(given_ms: float | None, waited_ms: float) -> None:
+    gateway = ScriptedGateway(ANSWER, profile=profile(debounce_ms=given_ms))
+    async with Desk(gateway) as desk:
+        clock = asyncio.get_running_loop().time
+        desk.type("x = ")
+        began = clock()
+        assert await desk.ask() is not None
+        assert (clock() - began) * 1000 == pytest.approx(waited_ms + 30, abs=1)
 
 
 @pytest.mark.parametrize(("given", "asked"), [(None, False), (True, True), (False, False)])
-def test_speculation_is_the_profiles_where_it_names_one(given: bool | None, asked: bool) -> None:
-    async def scenario() -> None:
-        gateway = ScriptedGateway(ANSWER, profile=profile(speculative=given))
-        async with Desk(gateway) as desk:
-            desk.type("x = ")
-            assert await desk.ask() is not None
-            await asyncio.sleep(1.0)
-            assert any(call.class_ is RequestClass.SPECULATIVE for call in gateway.calls) is asked
-
-    run(scenario)
+async def test_speculation_is_the_profiles_where_it_names_one(given: bool | None, asked: bool) -> None:
+    gateway = ScriptedGateway(ANSWER, profile=profile(speculative=given))
+    async with Desk(gateway) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is not None
+        await asyncio.sleep(1.0)
+        assert any(call.class_ is RequestClass.SPECULATIVE for call in gateway.calls) is asked
 
 
 def test_what_one_variant_was_answered_is_no_answer_of_another() -> None:

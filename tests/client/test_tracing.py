@@ -14,7 +14,7 @@ from foretype_wire.tracing.opening import check_endpoint, open_tracing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import virtual
+pytestmark = pytest.mark.virtual_time
 
 ANSWER = Script([(0.02, "foo"), (0.01, "(a"), (0.01, ")")])
 SECRET = "swordfish_42"
@@ -30,7 +30,6 @@ class TracedDesk(Desk):
         super().__init__(TracedGateway(gateway, tracer), text, observer=tracer, **options)
 
 
-@virtual.timed
 async def test_from_the_key_to_the_answer() -> None:
     gateway = ScriptedGateway(ANSWER)
     async with TracedDesk(gateway) as desk:
@@ -61,7 +60,6 @@ async def test_from_the_key_to_the_answer() -> None:
         assert call.traceparent == traceparent(request)
 
 
-@virtual.timed
 async def test_an_answer_out_of_the_cache_is_one_span_and_a_newer_question_ends_the_older() -> None:
     async with TracedDesk(ScriptedGateway(ANSWER)) as desk:
         desk.type("x = ")
@@ -81,7 +79,6 @@ async def test_an_answer_out_of_the_cache_is_one_span_and_a_newer_question_ends_
         assert outcomes == ["suggested", "suggested", "superseded", "suggested"]
 
 
-@virtual.timed
 async def test_a_refusal_is_its_code_and_nothing_else() -> None:
     refused = Script(error=RequestRefusedError(ErrorCode.OVERLOADED, SECRET, retry_after_ms=10))
 
@@ -93,7 +90,6 @@ async def test_a_refusal_is_its_code_and_nothing_else() -> None:
         assert SECRET not in request.to_json()
 
 
-@virtual.timed
 async def test_what_is_asked_ahead_is_a_trace_of_its_own_and_nothing_of_the_text_is_in_any() -> None:
     policy = Policy(PolicyOptions(switches=Switches(speculative=True, preload=False)))
     script = Script([(0.02, f"{SECRET}()")])
@@ -108,7 +104,6 @@ async def test_what_is_asked_ahead_is_a_trace_of_its_own_and_nothing_of_the_text
         assert SECRET not in told and "a.py" not in told and "file:" not in told
 
 
-@virtual.timed
 async def test_every_request_and_question_is_over_when_the_flow_is() -> None:
     traces = None
     async with TracedDesk(ScriptedGateway(Script([(9.0, "late")]))) as desk:

@@ -1,12 +1,10 @@
 """Virtual time for tests: timers fire in order and at once, and a test that would wait forever fails."""
 
 import asyncio
-import functools
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -46,13 +44,3 @@ def run(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(whole())
-
-
-def timed(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that runs on virtual time."""
-
-    @functools.wraps(test)
-    def on_virtual_time(*args: P.args, **kwargs: P.kwargs) -> None:
-        run(lambda: test(*args, **kwargs))
-
-    return on_virtual_time
