@@ -50,7 +50,9 @@ class ScriptedFlow:
 
     def answer(self, index, text, replaces=0):
         suggestion = (
-            None if text is None else Suggestion(id=f"s{index}", text=text, replaces=replaces, source=Origin.NETWORK)
+            None
+            if text is None
+            else Suggestion(id=f"s{index % len(self.asked)}", text=text, replaces=replaces, source=Origin.NETWORK)
         )
         self.asked[index][4].set_result(suggestion)
 
@@ -141,6 +143,22 @@ class Client:
             context={"triggerKind": kind, **more},
         )
 
+    async def asking(self, line, character, **more):
+        """A question that has reached the flow; its id."""
+        id = self.ask(line, character, **more)
+        await settle()
+        return id
+
+    async def answering(self, index, text):
+        self.flow.answer(index, text)
+        await settle()
+
+    async def suggested(self, line, character, *, answer):
+        """The id of a question that the flow has answered with this text."""
+        id = await self.asking(line, character)
+        await self.answering(-1, answer)
+        return id
+
     def answers(self, id):
         return [message for message in self.messages if message.get("id") == id and "method" not in message]
 
@@ -165,10 +183,16 @@ def lines_as_elsewhere(monkeypatch):
 
 
 @pytest.fixture
-async def client():
-    client = Client()
-    async with contextlib.aclosing(client):
+async def fresh():
+    """One that has not said how it wants the server."""
+    async with contextlib.aclosing(Client()) as client:
         yield client
+
+
+@pytest.fixture
+async def client(fresh):
+    fresh.initialize()
+    return fresh
 
 
 @pytest.fixture

@@ -43,9 +43,9 @@ class ScriptedModels:
 
 
 @pytest.fixture
-def models(client):
+def models(fresh):
     made = ScriptedModels()
-    client.server.chat.use(made)
+    fresh.server.chat.use(made)
     return made
 
 
@@ -81,44 +81,44 @@ async def applied(client, verdict):
     return asked[0]["params"]["edit"]["documentChanges"][0]
 
 
-async def test_an_explanation_is_streamed_and_returned(client, models):
-    capabilities = start(client)
+async def test_an_explanation_is_streamed_and_returned(fresh, models):
+    capabilities = start(fresh)
     assert {EXPLAIN, DOCUMENT, COMPLETE} <= set(capabilities["executeCommandProvider"]["commands"])
     models.pieces = ["It ", "adds.\n"]
-    id = run(client, EXPLAIN, 1, 4, {"line": 1, "character": 16}, token="work", partialResultToken=7)
-    assert await ended(client, id) == {"kind": "explain", "text": "It adds."}
+    id = run(fresh, EXPLAIN, 1, 4, {"line": 1, "character": 16}, token="work", partialResultToken=7)
+    assert await ended(fresh, id) == {"kind": "explain", "text": "It adds."}
     ((template, (system, user)),) = models.asked
     assert (template, system["role"]) == ("explain", "system")
     assert "return a + b" in user["content"] and "def " not in user["content"] and "a.py" in user["content"]
-    told = client.notifications("$/progress")
+    told = fresh.notifications("$/progress")
     assert [one["value"]["text"] for one in told if one["token"] == 7] == ["It ", "adds.\n"]
     assert [one["value"]["kind"] for one in told if one["token"] == "work"] == ["begin", "report", "report", "end"]
-    assert client.notifications("window/showMessage") == []
+    assert fresh.notifications("window/showMessage") == []
 
 
-async def test_the_server_shows_an_explanation_where_the_editor_would_not(client, models):
-    start(client)
+async def test_the_server_shows_an_explanation_where_the_editor_would_not(fresh, models):
+    start(fresh)
     models.pieces = ["It adds."]
-    await ended(client, run(client, EXPLAIN, 1, show=True))
-    assert client.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]
+    await ended(fresh, run(fresh, EXPLAIN, 1, show=True))
+    assert fresh.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]
     assert "def add" in models.asked[0][1][1]["content"] and "scale" not in models.asked[0][1][1]["content"]
 
 
-async def test_a_docstring_is_an_edit_of_the_version_it_was_made_for(client, models):
-    start(client)
+async def test_a_docstring_is_an_edit_of_the_version_it_was_made_for(fresh, models):
+    start(fresh)
     models.pieces = ["Scale a vector."]
-    id = run(client, DOCUMENT, 4)
-    edit = await applied(client, {"applied": True})
+    id = run(fresh, DOCUMENT, 4)
+    edit = await applied(fresh, {"applied": True})
     assert edit["textDocument"] == {"uri": URI, "version": 1}
     at = {"line": 4, "character": 13}
     assert edit["edits"] == [{"range": {"start": at, "end": at}, "newText": '\n    """Scale a vector."""'}]
-    assert (await ended(client, id))["applied"] is True
+    assert (await ended(fresh, id))["applied"] is True
 
 
-async def test_a_body_is_asked_for_where_the_placeholder_was_and_takes_its_place(client, models):
-    start(client)
-    id = run(client, COMPLETE, 5)
-    edit = await applied(client, {"applied": True})
+async def test_a_body_is_asked_for_where_the_placeholder_was_and_takes_its_place(fresh, models):
+    start(fresh)
+    id = run(fresh, COMPLETE, 5)
+    edit = await applied(fresh, {"applied": True})
     ((text, offset),) = models.blocks
     assert text == SOURCE.replace("\n    pass\n", "\n    \n") and text[:offset].endswith("def scale(v):\n    ")
     assert edit["edits"] == [
@@ -127,85 +127,85 @@ async def test_a_body_is_asked_for_where_the_placeholder_was_and_takes_its_place
             "newText": "\n    return v * 2",
         }
     ]
-    assert (await ended(client, id))["kind"] == "completeFunction"
+    assert (await ended(fresh, id))["kind"] == "completeFunction"
 
 
 @pytest.mark.parametrize("command", [DOCUMENT, COMPLETE])
-async def test_text_that_changed_meanwhile_is_left_alone(client, models, command):
-    start(client)
+async def test_text_that_changed_meanwhile_is_left_alone(fresh, models, command):
+    start(fresh)
     models.pieces = ["Scale."]
     models.gate.clear()
-    id = run(client, command, 4)
+    id = run(fresh, command, 4)
     while not (models.asked or models.blocks):  # noqa: ASYNC110 - parsing runs in a thread
         await asyncio.sleep(0.002)
-    client.insert(4, 13, "  # typed")
+    fresh.insert(4, 13, "  # typed")
     models.gate.set()
-    error = await ended(client, id)
+    error = await ended(fresh, id)
     assert error["code"] == -32801 and "changed meanwhile" in error["message"]
-    assert not [m for m in client.messages if m.get("method") == "workspace/applyEdit"]
+    assert not [m for m in fresh.messages if m.get("method") == "workspace/applyEdit"]
 
 
-async def test_a_document_that_was_closed_and_opened_again_is_another(client, models):
-    start(client)
+async def test_a_document_that_was_closed_and_opened_again_is_another(fresh, models):
+    start(fresh)
     models.pieces = ["Scale."]
     models.gate.clear()
-    id = run(client, DOCUMENT, 4)
+    id = run(fresh, DOCUMENT, 4)
     while not models.asked:  # noqa: ASYNC110 - parsing runs in a thread
         await asyncio.sleep(0.002)
-    client.notify("textDocument/didClose", textDocument={"uri": URI})
-    client.open(SOURCE)
+    fresh.notify("textDocument/didClose", textDocument={"uri": URI})
+    fresh.open(SOURCE)
     models.gate.set()
-    assert (await ended(client, id))["code"] == -32801
+    assert (await ended(fresh, id))["code"] == -32801
 
 
-async def test_an_editor_that_refuses_the_edit_is_believed(client, models):
-    start(client)
+async def test_an_editor_that_refuses_the_edit_is_believed(fresh, models):
+    start(fresh)
     models.pieces = ["Scale."]
-    id = run(client, DOCUMENT, 4)
-    await applied(client, {"applied": False, "failureReason": "the buffer is newer"})
-    error = await ended(client, id)
+    id = run(fresh, DOCUMENT, 4)
+    await applied(fresh, {"applied": False, "failureReason": "the buffer is newer"})
+    error = await ended(fresh, id)
     assert error["code"] == -32801 and "the buffer is newer" in error["message"]
 
 
-async def test_an_editor_without_versioned_edits_gets_the_edit_and_the_reason(client, models):
-    start(client, {"workspace": {"applyEdit": True}})
+async def test_an_editor_without_versioned_edits_gets_the_edit_and_the_reason(fresh, models):
+    start(fresh, {"workspace": {"applyEdit": True}})
     models.pieces = ["Scale."]
-    result = await ended(client, run(client, DOCUMENT, 4))
+    result = await ended(fresh, run(fresh, DOCUMENT, 4))
     assert result["applied"] is False and "version" in result["reason"]
     assert result["edit"]["documentChanges"][0]["edits"][0]["newText"] == '\n    """Scale."""'
-    assert client.notifications("window/showMessage") == []
-    await ended(client, run(client, DOCUMENT, 4, show=True))
-    (shown,) = client.notifications("window/showMessage")
+    assert fresh.notifications("window/showMessage") == []
+    await ended(fresh, run(fresh, DOCUMENT, 4, show=True))
+    (shown,) = fresh.notifications("window/showMessage")
     assert shown["type"] == 2 and "nothing was changed" in shown["message"]
 
 
 @pytest.mark.parametrize("how", ["request", "progress"])
-async def test_cancelling_stops_the_model_and_is_answered_once(client, models, how):
-    start(client)
+async def test_cancelling_stops_the_model_and_is_answered_once(fresh, models, how):
+    start(fresh)
     models.pieces = ["One ", "two"]
     models.gate.clear()
-    id = run(client, EXPLAIN, 1, token="work")
+    id = run(fresh, EXPLAIN, 1, token="work")
     while not models.asked:  # noqa: ASYNC110 - parsing runs in a thread
         await asyncio.sleep(0.002)
     if how == "request":
-        client.notify("$/cancelRequest", id=id)
+        fresh.notify("$/cancelRequest", id=id)
     else:
-        client.notify("window/workDoneProgress/cancel", token="work")
-    assert (await ended(client, id))["code"] == -32800
+        fresh.notify("window/workDoneProgress/cancel", token="work")
+    assert (await ended(fresh, id))["code"] == -32800
     assert models.closed == 1
-    assert client.notifications("$/progress")[-1]["value"]["kind"] == "end"
+    assert fresh.notifications("$/progress")[-1]["value"]["kind"] == "end"
 
 
-async def test_without_a_token_the_server_asks_for_one_of_its_own(client, models):
-    start(client, {"window": {"workDoneProgress": True}})
+async def test_without_a_token_the_server_asks_for_one_of_its_own(fresh, models):
+    start(fresh, {"window": {"workDoneProgress": True}})
     models.pieces = ["It adds."]
     models.gate.clear()
-    id = run(client, EXPLAIN, 1)
-    (asked,) = [m for m in client.messages if m.get("method") == "window/workDoneProgress/create"]
-    client.send({"id": asked["id"], "result": None})
+    id = run(fresh, EXPLAIN, 1)
+    (asked,) = [m for m in fresh.messages if m.get("method") == "window/workDoneProgress/create"]
+    fresh.send({"id": asked["id"], "result": None})
     models.gate.set()
-    await ended(client, id)
-    kinds = [one["value"]["kind"] for one in client.notifications("$/progress")]
+    await ended(fresh, id)
+    kinds = [one["value"]["kind"] for one in fresh.notifications("$/progress")]
     assert kinds[0] == "begin" and kinds[-1] == "end"
 
 
@@ -217,29 +217,29 @@ async def test_without_a_token_the_server_asks_for_one_of_its_own(client, models
         (RequestRefusedError(ErrorCode.OVERLOADED, "too busy"), "overloaded: too busy"),
     ],
 )
-async def test_what_the_gateway_refuses_is_told(client, models, fault, message):
-    start(client)
+async def test_what_the_gateway_refuses_is_told(fresh, models, fault, message):
+    start(fresh)
     models.pieces, models.block_answer = [fault], fault
     for command in (EXPLAIN, DOCUMENT, COMPLETE):
-        assert await ended(client, run(client, command, 4)) == {"code": -32803, "message": message}
-    assert client.notifications("window/showMessage") == [], "the editor shows errors"
+        assert await ended(fresh, run(fresh, command, 4)) == {"code": -32803, "message": message}
+    assert fresh.notifications("window/showMessage") == [], "the editor shows errors"
 
 
-async def test_an_editor_that_only_logs_errors_is_told_them_by_message(client, models):
-    start(client, program="helix")
+async def test_an_editor_that_only_logs_errors_is_told_them_by_message(fresh, models):
+    start(fresh, program="helix")
     models.pieces = [GatewayGoneError("the gateway cannot be reached")]
-    errors = [await ended(client, run(client, EXPLAIN, line)) for line in (4, 2)]
-    client.server.chat.use(None)
-    errors.append(await ended(client, run(client, DOCUMENT, 4)))
+    errors = [await ended(fresh, run(fresh, EXPLAIN, line)) for line in (4, 2)]
+    fresh.server.chat.use(None)
+    errors.append(await ended(fresh, run(fresh, DOCUMENT, 4)))
     for error, what in zip(errors, ("cannot be reached", "nothing is selected", "not connected"), strict=True):
         assert what in error["message"]
     wanted = [{"type": 2, "message": f"Foretype: {error['message']}"} for error in errors]
-    assert client.notifications("window/showMessage") == wanted
+    assert fresh.notifications("window/showMessage") == wanted
 
 
-async def test_where_nothing_can_be_done_the_reason_is_told(client, models):
+async def test_where_nothing_can_be_done_the_reason_is_told(fresh, models):
     start(
-        client, text="x = 1\n\n\ndef f(x): return x\n\n\ndef g():\n    'Doc.'\n    return 1\n\n\nclass A:\n    y = 1\n"
+        fresh, text="x = 1\n\n\ndef f(x): return x\n\n\ndef g():\n    'Doc.'\n    return 1\n\n\nclass A:\n    y = 1\n"
     )
     models.pieces, models.block_answer = [" "], ("", "blank")
     told = {
@@ -253,17 +253,17 @@ async def test_where_nothing_can_be_done_the_reason_is_told(client, models):
         (EXPLAIN, 3): "the model wrote nothing",
     }
     for (command, line), message in told.items():
-        assert await ended(client, run(client, command, line)) == {"code": -32803, "message": message}
-    client.open("x = 1\n" * 4000)
-    error = await ended(client, run(client, EXPLAIN, 0, 0, {"line": 4000, "character": 0}))
+        assert await ended(fresh, run(fresh, command, line)) == {"code": -32803, "message": message}
+    fresh.open("x = 1\n" * 4000)
+    error = await ended(fresh, run(fresh, EXPLAIN, 0, 0, {"line": 4000, "character": 0}))
     assert error["message"].startswith("24,000 characters are too many; select at most 16,000")
-    error = await ended(client, run(client, EXPLAIN, 0, textDocument={"uri": "file:///w/never.py"}))
+    error = await ended(fresh, run(fresh, EXPLAIN, 0, textDocument={"uri": "file:///w/never.py"}))
     assert error["message"].endswith("the document was never opened")
-    client.open("KEY=1\n", uri="file:///w/.env", language="plaintext")
-    error = await ended(client, run(client, EXPLAIN, 0, textDocument={"uri": "file:///w/.env"}))
+    fresh.open("KEY=1\n", uri="file:///w/.env", language="plaintext")
+    error = await ended(fresh, run(fresh, EXPLAIN, 0, textDocument={"uri": "file:///w/.env"}))
     assert error["message"].startswith("nothing is sent of this document")
-    client.server.chat.use(None)
-    error = await ended(client, run(client, EXPLAIN, 3))
+    fresh.server.chat.use(None)
+    error = await ended(fresh, run(fresh, EXPLAIN, 3))
     assert error["code"] == -32803 and "not connected" in error["message"]
 
 
@@ -271,22 +271,22 @@ async def test_where_nothing_can_be_done_the_reason_is_told(client, models):
     "arguments",
     [None, [], [1], [{}], [{"textDocument": {"uri": URI}}], [{"textDocument": {"uri": URI}, "range": 5}], [{}, {}]],
 )
-async def test_arguments_of_another_shape_are_named(client, models, arguments):
-    start(client)
+async def test_arguments_of_another_shape_are_named(fresh, models, arguments):
+    start(fresh)
     for command in (EXPLAIN, DOCUMENT, COMPLETE):
-        id = client.request("workspace/executeCommand", command=command, arguments=arguments)
-        error = await ended(client, id)
+        id = fresh.request("workspace/executeCommand", command=command, arguments=arguments)
+        error = await ended(fresh, id)
         assert error["code"] == -32602 and error["message"].startswith(f"{command} takes [{{textDocument, range")
 
 
-async def test_code_actions_offer_them_to_an_editor_without_a_plugin(client, models):
-    start(client)
+async def test_code_actions_offer_them_to_an_editor_without_a_plugin(fresh, models):
+    start(fresh)
 
     def actions(line, end=4, uri=URI, **context):
         span = {"start": {"line": line, "character": 4}, "end": {"line": line, "character": end}}
         context = {"diagnostics": [], **context}
-        id = client.request("textDocument/codeAction", textDocument={"uri": uri}, range=span, context=context)
-        return client.answers(id)[0]["result"]
+        id = fresh.request("textDocument/codeAction", textDocument={"uri": uri}, range=span, context=context)
+        return fresh.answers(id)[0]["result"]
 
     offered = actions(0)
     assert [one["command"]["command"] for one in offered] == [EXPLAIN, DOCUMENT, COMPLETE]
@@ -298,5 +298,5 @@ async def test_code_actions_offer_them_to_an_editor_without_a_plugin(client, mod
     assert actions(0, uri="file:///w/never.py") == []
     models.pieces = ["It adds."]
     command = offered[0]["command"]
-    await ended(client, client.request("workspace/executeCommand", **command))
-    assert client.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]
+    await ended(fresh, fresh.request("workspace/executeCommand", **command))
+    assert fresh.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]

@@ -17,8 +17,7 @@ def told(client: Any) -> list[str]:
 async def asks(client: Any, settled: Any, line: int) -> bool:
     """Whether a question there comes to the flow."""
     before = len(client.flow.asked)
-    client.ask(line, 4)
-    await settled()
+    await client.asking(line, 4)
     return len(client.flow.asked) > before
 
 
@@ -28,7 +27,6 @@ def at_top(client: Any, lines: int, text: str, version: int) -> None:
 
 
 async def test_a_key_that_is_pasted_closes_the_document_and_taken_out_opens_it(client: Any, settled: Any) -> None:
-    client.initialize()
     client.open(CODE)
     at_top(client, 0, KEY, 2)
     assert told(client) == ["opened", "closed", "excluded"]
@@ -44,7 +42,6 @@ async def test_a_key_that_is_pasted_closes_the_document_and_taken_out_opens_it(c
 
 
 async def test_a_key_that_was_there_lets_the_file_in_when_it_goes(client: Any, settled: Any) -> None:
-    client.initialize()
     client.open("x = 1\n" * 2_000 + KEY + CODE)
     assert told(client) == [] and client.text() == ""
     assert not await asks(client, settled, 2_004)
@@ -54,14 +51,12 @@ async def test_a_key_that_was_there_lets_the_file_in_when_it_goes(client: Any, s
 
 
 async def test_what_its_name_leaves_out_is_not_kept(client: Any) -> None:
-    client.initialize()
     client.open("TOKEN=1\n", uri="file:///w/.env")
     held = client.server.documents.get("file:///w/.env")
     assert held.lines.text == "" and not held.followed
 
 
 async def test_one_long_line_is_silent_by_itself_and_says_so(client: Any, settled: Any) -> None:
-    client.initialize()
     client.open(ICON + CODE)
     assert await asks(client, settled, 2)
     assert not await asks(client, settled, 0)
@@ -71,7 +66,6 @@ async def test_one_long_line_is_silent_by_itself_and_says_so(client: Any, settle
 
 @pytest.mark.parametrize("options", [{"excludedGlobs": ["**/a.py"]}, {"enable": {"python": False}}])
 async def test_options_leave_out_what_is_open_and_let_it_in_again(client: Any, settled: Any, options: Any) -> None:
-    client.initialize()
     client.open(CODE)
     client.notify("workspace/didChangeConfiguration", settings={"foretype": options})
     assert told(client)[:3] == ["opened", "closed", "excluded"]
@@ -82,7 +76,6 @@ async def test_options_leave_out_what_is_open_and_let_it_in_again(client: Any, s
 
 
 async def test_rules_that_were_saved_end_what_was_made_of_others(client: Any) -> None:
-    client.initialize()
     client.open(CODE)
     client.notify("textDocument/didSave", textDocument={"uri": "file:///w/.gitignore"})
     assert told(client) == ["opened", "excluded"]

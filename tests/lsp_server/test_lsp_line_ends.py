@@ -12,17 +12,14 @@ ANSWER = "total = a + b\n    return total"
 async def asked(client: Any, settled: Any, code: str, answer: str, **options: Any) -> tuple[Any, list[Any]]:
     client.initialize(options=options)
     client.open(code)
-    id = client.ask(3, 4)
-    await settled()
-    client.flow.answer(0, answer)
-    await settled()
+    id = await client.suggested(3, 4, answer=answer)
     snapshot, offset, *_ = client.flow.asked[0]
     return (snapshot.text, offset), client.answers(id)[0]["result"]["items"]
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_the_same_code_is_the_same_question_and_the_same_item(client: Any, settled: Any, end: str) -> None:
-    question, (item,) = await asked(client, settled, CODE.replace("\n", end), ANSWER)
+async def test_the_same_code_is_the_same_question_and_the_same_item(fresh: Any, settled: Any, end: str) -> None:
+    question, (item,) = await asked(fresh, settled, CODE.replace("\n", end), ANSWER)
     assert question == (CODE, CODE.index("\n\nprint"))
     assert item["insertText"] == ANSWER
     assert item["range"]["start"] == item["range"]["end"] == {"line": 3, "character": 4}
@@ -31,15 +28,14 @@ async def test_the_same_code_is_the_same_question_and_the_same_item(client: Any,
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize(("answer", "texts"), [(ANSWER, ["total = a + b"]), ("\n    return a", [])])
 async def test_one_line_alone_has_nothing_of_its_end(
-    client: Any, settled: Any, end: str, answer: str, texts: list[str]
+    fresh: Any, settled: Any, end: str, answer: str, texts: list[str]
 ) -> None:
-    _, items = await asked(client, settled, CODE.replace("\n", end), answer, multiLine=False)
+    _, items = await asked(fresh, settled, CODE.replace("\n", end), answer, multiLine=False)
     assert [item["insertText"] for item in items] == texts
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-async def test_changes_are_followed_in_documents_of_any_line_end(client: Any, settled: Any, end: str) -> None:
-    client.initialize()
+async def test_changes_are_followed_in_documents_of_any_line_end(client: Any, end: str) -> None:
     client.open(CODE.replace("\n", end))
     client.change({"range": at(2, 14, 3, 4), "text": f"{end}    a = 1{end}"})
     client.change({"range": at(5, 0, 6, 0), "text": ""}, version=3)

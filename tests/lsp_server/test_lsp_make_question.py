@@ -49,7 +49,6 @@ def shown(client):
 
 
 async def test_yes_makes_it_and_says_so(client, tmp_path):
-    client.initialize()
     models = Models(tmp_path)
     question = MakeQuestion(client.server.editor, models)
     question.look(REASON)
@@ -60,7 +59,6 @@ async def test_yes_makes_it_and_says_so(client, tmp_path):
 
 
 async def test_what_keeps_it_from_being_made_is_told(client, tmp_path):
-    client.initialize()
     question = MakeQuestion(client.server.editor, Models(tmp_path, "the disk is full; make room"))
     question.look(REASON)
     await answered(client, question, "Yes")
@@ -69,7 +67,6 @@ async def test_what_keeps_it_from_being_made_is_told(client, tmp_path):
 
 @pytest.mark.parametrize(("title", "asked_again"), [("No", False), ("Later", True), (None, True)])
 async def test_no_is_kept_for_the_next_session_and_later_is_not(client, tmp_path, title, asked_again):
-    client.initialize()
     models = Models(tmp_path / "state")
     question = MakeQuestion(client.server.editor, models)
     question.look(REASON)
@@ -90,7 +87,6 @@ async def test_no_is_kept_for_the_next_session_and_later_is_not(client, tmp_path
 
 
 async def test_another_reason_and_a_team_s_gateway_ask_nobody(client, tmp_path):
-    client.initialize()
     question = MakeQuestion(client.server.editor, Models(tmp_path))
     question.look("the gateway cannot be reached: does it run?")
     assert question._task is None
@@ -102,7 +98,6 @@ async def test_another_reason_and_a_team_s_gateway_ask_nobody(client, tmp_path):
 
 
 async def test_a_server_that_ends_waits_for_no_answer(client, tmp_path):
-    client.initialize()
     question = MakeQuestion(client.server.editor, Models(tmp_path))
     question.look(REASON)
     async with asyncio.timeout(60):

@@ -12,8 +12,8 @@ def cell_uri(index, notebook=NOTEBOOK):
 
 
 @pytest.fixture
-def notebook(client):
-    return lambda *cells, **more: Notebook(client, *cells, **more)
+def notebook(fresh):
+    return lambda *cells, **more: Notebook(fresh, *cells, **more)
 
 
 class Notebook:
@@ -58,19 +58,18 @@ class Notebook:
         return self.client.ask(line, character, uri=cell_uri(index, self.uri), **more)
 
 
-async def test_notebooks_are_taken_from_clients_that_have_them(client):
-    result = client.initialize()
+async def test_notebooks_are_taken_from_clients_that_have_them(fresh):
+    result = fresh.initialize()
     assert "notebookDocumentSync" not in result["capabilities"]
 
 
-async def test_all_cells_of_all_notebooks_are_wanted(client):
-    id = client.request("initialize", processId=None, capabilities=KNOWS_NOTEBOOKS)
-    capabilities = client.answers(id)[0]["result"]["capabilities"]
+async def test_all_cells_of_all_notebooks_are_wanted(fresh):
+    id = fresh.request("initialize", processId=None, capabilities=KNOWS_NOTEBOOKS)
+    capabilities = fresh.answers(id)[0]["result"]["capabilities"]
     assert capabilities["notebookDocumentSync"] == {"notebookSelector": [{"notebook": "*"}]}
 
 
 async def test_cells_above_come_before_and_cells_below_behind(client, settled, notebook):
-    client.initialize()
     it = notebook("import numpy as np", (1, "markdown", "# Load\nthe data"), "    y = np.", "print(y)")
     id = it.ask(2, 0, 11)
     await settled()
@@ -79,34 +78,30 @@ async def test_cells_above_come_before_and_cells_below_behind(client, settled, n
         "# %%\nimport numpy as np\n\n# %% [markdown]\n# # Load\n# the data\n\n# %%\n    y = np."
     )
     assert snapshot.text[offset:] == "\n\n# %%\nprint(y)"
-    client.flow.answer(0, "zeros(3)\n\n# %%\nprint(y)")
-    await settled()
+    await client.answering(0, "zeros(3)\n\n# %%\nprint(y)")
     ((item,),) = [answer["result"]["items"] for answer in client.answers(id)]
     assert item["insertText"] == "y = np.zeros(3)"
     assert item["range"] == {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 11}}
 
 
-async def test_positions_are_the_cells_own_behind_an_emoji_and_a_magic(client, settled, notebook):
-    client.initialize(encodings=["utf-16"])
+async def test_positions_are_the_cells_own_behind_an_emoji_and_a_magic(fresh, settled, notebook):
+    fresh.initialize(encodings=["utf-16"])
     it = notebook("a = 1", '%time\ns = "😀"; t')
     id = it.ask(1, 1, 11)
     await settled()
-    snapshot, offset, *_ = client.flow.asked[0]
+    snapshot, offset, *_ = fresh.flow.asked[0]
     assert snapshot.text[:offset] == '# %%\na = 1\n\n# %%\n#time\ns = "😀"; t'
-    client.flow.answer(0, "ail")
-    await settled()
-    (item,) = client.answers(id)[0]["result"]["items"]
+    await fresh.answering(0, "ail")
+    (item,) = fresh.answers(id)[0]["result"]["items"]
     assert item["insertText"] == 's = "😀"; tail'
     assert item["range"]["end"] == {"line": 1, "character": 11}
 
 
 async def test_a_suggestion_that_is_only_the_next_cell_is_none(client, settled, notebook):
-    client.initialize()
     it = notebook("a = 1\n", "b")
     id = it.ask(0, 1, 0)
     await settled()
-    client.flow.answer(0, "\n# %%\nb = 2")
-    await settled()
+    await client.answering(0, "\n# %%\nb = 2")
     assert client.answers(id)[0]["result"] == {"items": []}
 
 
@@ -123,7 +118,6 @@ async def test_a_suggestion_that_is_only_the_next_cell_is_none(client, settled, 
 async def test_what_is_no_code_of_the_notebook_gets_none_and_the_status_says_why(
     client, settled, notebook, cell, line, why
 ):
-    client.initialize()
     client.server.status.connected("a-model")
     it = notebook("a", "b", cell)
     id = it.ask(2, line, 3)
@@ -134,7 +128,6 @@ async def test_what_is_no_code_of_the_notebook_gets_none_and_the_status_says_why
 
 
 async def test_what_is_typed_added_moved_and_deleted_is_in_the_next_question(client, settled, notebook):
-    client.initialize()
     it = notebook("a = 1", "b = 2")
     it.insert(0, 0, 5, "0")
     cell, text = it.made("c = ")
@@ -159,30 +152,25 @@ async def test_what_is_typed_added_moved_and_deleted_is_in_the_next_question(cli
 
 
 async def test_a_change_of_another_cell_makes_an_answer_void(client, settled, notebook):
-    client.initialize()
     it = notebook("a = 1", "b = ")
     id = it.ask(1, 0, 4)
     await settled()
     it.insert(0, 0, 5, "0")
-    client.flow.answer(0, "a")
-    await settled()
+    await client.answering(0, "a")
     assert client.answers(id)[0]["result"] is None
 
 
 async def test_a_question_in_another_notebook_supersedes_nothing(client, settled, notebook):
-    client.initialize()
     one, other = notebook("a = "), notebook("b = ", uri="file:///w/b.ipynb")
     first, second = one.ask(0, 0, 4), other.ask(0, 0, 4)
     await settled()
     client.flow.answer(0, "1")
-    client.flow.answer(1, "2")
-    await settled()
+    await client.answering(1, "2")
     texts = [client.answers(id)[0]["result"]["items"][0]["insertText"] for id in (first, second)]
     assert texts == ["a = 1", "b = 2"]
 
 
 async def test_a_question_for_another_version_of_the_cell_is_null(client, settled, notebook):
-    client.initialize()
     it = notebook("a", "b")
     it.insert(1, 0, 1, "x", version=5)
     document = {"uri": cell_uri(1), "version": 4}
@@ -190,44 +178,41 @@ async def test_a_question_for_another_version_of_the_cell_is_null(client, settle
     stale = client.request("textDocument/inlineCompletion", **asked)
     current = client.request("textDocument/inlineCompletion", **asked | {"textDocument": {**document, "version": 5}})
     await settled()
-    client.flow.answer(0, "y")
-    await settled()
+    await client.answering(0, "y")
     assert client.answers(stale)[0]["result"] is None
     assert client.answers(current)[0]["result"]["items"][0]["insertText"] == "bxy"
 
 
-async def test_growth_is_told_of_the_cell_that_was_asked_about(client, settled, notebook):
-    client.initialize(options={"suggestionGrew": True})
+async def test_growth_is_told_of_the_cell_that_was_asked_about(fresh, settled, notebook):
+    fresh.initialize(options={"suggestionGrew": True})
     it = notebook("a = ", "b = ")
     it.ask(1, 0, 4)
     await settled()
-    client.flow.answer(0, "c")
-    await settled()
-    client.server.suggestions.grew(client.flow.asked[0][0].uri, "s0")
-    (told,) = client.notifications(SUGGESTION_GREW)
+    await fresh.answering(0, "c")
+    fresh.server.suggestions.grew(fresh.flow.asked[0][0].uri, "s0")
+    (told,) = fresh.notifications(SUGGESTION_GREW)
     assert told == {"textDocument": {"uri": cell_uri(1)}, "id": "s0"}
 
 
-async def test_the_flow_hears_of_the_notebook_as_of_one_document(client, notebook):
-    client.initialize(options={"askEarly": True})
+async def test_the_flow_hears_of_the_notebook_as_of_one_document(fresh, notebook):
+    fresh.initialize(options={"askEarly": True})
     it = notebook("a = ", "b = ")
     it.insert(1, 0, 4, "c")
     end = len("# %%\na = \n\n# %%\nb = c")
-    client.notify("foretype/cursorRested", textDocument={"uri": cell_uri(1)}, position={"line": 0, "character": 0})
-    client.notify("notebookDocument/didClose", notebookDocument={"uri": NOTEBOOK}, cellTextDocuments=[])
+    fresh.notify("foretype/cursorRested", textDocument={"uri": cell_uri(1)}, position={"line": 0, "character": 0})
+    fresh.notify("notebookDocument/didClose", notebookDocument={"uri": NOTEBOOK}, cellTextDocuments=[])
     text = "# %%\na = \n\n# %%\nb = c"
-    assert client.flow.told == [
+    assert fresh.flow.told == [
         ("opened", "# %%\na = \n\n# %%\nb = "),
         ("changed", text),
         ("typed", end),
         ("rested", text, end - len("b = c")),
         ("closed", f"{NOTEBOOK}#cells"),
     ]
-    assert client.server.documents.find(cell_uri(0)) is None and len(client.server.documents) == 0
+    assert fresh.server.documents.find(cell_uri(0)) is None and len(fresh.server.documents) == 0
 
 
 async def test_a_flow_that_comes_late_learns_of_the_notebook(client, notebook):
-    client.initialize()
     client.server.documents.follow(None)
     notebook("a", "b")
     client.server.documents.follow(client.flow)
@@ -235,7 +220,6 @@ async def test_a_flow_that_comes_late_learns_of_the_notebook(client, notebook):
 
 
 async def test_a_change_that_cannot_be_read_loses_the_notebook_until_it_is_opened_again(client, settled, notebook):
-    client.initialize()
     it = notebook("a = ")
     it.change(textContent=[{"document": {"uri": cell_uri(0)}, "changes": "no list"}])
     id = it.ask(0, 0, 4)
@@ -248,7 +232,6 @@ async def test_a_change_that_cannot_be_read_loses_the_notebook_until_it_is_opene
 
 
 async def test_saving_and_what_nobody_has_open_do_nothing(client, notebook):
-    client.initialize()
     client.notify("notebookDocument/didSave", notebookDocument={"uri": NOTEBOOK})
     client.notify("notebookDocument/didClose", notebookDocument={"uri": NOTEBOOK}, cellTextDocuments=[])
     client.notify(
@@ -257,16 +240,15 @@ async def test_saving_and_what_nobody_has_open_do_nothing(client, notebook):
     assert client.flow.told == []
 
 
-async def test_the_language_of_a_notebook_can_be_switched_off(client, settled, notebook):
-    client.initialize(options={"enable": {"python": False}})
+async def test_the_language_of_a_notebook_can_be_switched_off(fresh, settled, notebook):
+    fresh.initialize(options={"enable": {"python": False}})
     it = notebook("a = ")
     id = it.ask(0, 0, 4)
     await settled()
-    assert client.answers(id)[0]["result"] is None and not client.flow.told
+    assert fresh.answers(id)[0]["result"] is None and not fresh.flow.told
 
 
 async def test_commands_for_whole_files_say_that_a_cell_is_none(client, notebook):
-    client.initialize()
     notebook("def f():\n    return 1")
     why = client.server.documents.usable(cell_uri(0))
     assert why == "commands know whole files, not cells of a notebook"

@@ -8,8 +8,8 @@ URI = "file:///w/a.py"
 
 
 @pytest.fixture
-async def popup(client):
-    return type(client)(popup=True)
+async def popup(fresh):
+    return type(fresh)(popup=True)
 
 
 def ask(client, line, character):
@@ -19,13 +19,13 @@ def ask(client, line, character):
     )
 
 
-async def test_only_the_menu_is_advertised_with_popup_and_only_inline_without(client, popup):
+async def test_only_the_menu_is_advertised_with_popup_and_only_inline_without(fresh, popup):
     with_popup = popup.initialize()["capabilities"]
-    without = client.initialize()["capabilities"]
+    without = fresh.initialize()["capabilities"]
     assert " " in with_popup["completionProvider"]["triggerCharacters"]
     assert "inlineCompletionProvider" not in with_popup
     assert "completionProvider" not in without
-    assert client.answers(ask(client, 0, 0))[0]["error"]["code"] == -32601
+    assert fresh.answers(ask(fresh, 0, 0))[0]["error"]["code"] == -32601
 
 
 async def test_a_suggestion_is_one_incomplete_item_that_stands_first(popup, settled):
@@ -33,8 +33,7 @@ async def test_a_suggestion_is_one_incomplete_item_that_stands_first(popup, sett
     popup.open("def f():\n    return fib(")
     id = ask(popup, 1, 15)
     await settled()
-    popup.flow.answer(0, "n - 1)\n\nx = f()")
-    await settled()
+    await popup.answering(0, "n - 1)\n\nx = f()")
     result = popup.answers(id)[0]["result"]
     assert result["isIncomplete"] is True
     (made,) = result["items"]
@@ -53,8 +52,7 @@ async def test_a_menu_puts_in_the_line_ends_of_the_document(popup, settled):
     popup.open("def f():\r\n    return fib(")
     id = ask(popup, 1, 15)
     await settled()
-    popup.flow.answer(0, "n - 1)\n\nx = f()")
-    await settled()
+    await popup.answering(0, "n - 1)\n\nx = f()")
     (made,) = popup.answers(id)[0]["result"]["items"]
     assert made["textEdit"]["newText"] == "return fib(n - 1)\r\n\r\nx = f()"
     assert made["label"] == made["filterText"] == "return fib(n - 1)"
@@ -66,8 +64,7 @@ async def test_nothing_to_offer_is_an_empty_incomplete_list(popup, settled):
     popup.open("x = ")
     id = ask(popup, 0, 4)
     await settled()
-    popup.flow.answer(0, None)
-    await settled()
+    await popup.answering(0, None)
     for answered in (unknown, id):
         assert popup.answers(answered)[0]["result"] == {"isIncomplete": True, "items": []}
 

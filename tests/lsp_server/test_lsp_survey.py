@@ -39,7 +39,6 @@ async def asked_of(client):
     [({"title": "Yes"}, ["yes"]), ({"title": "Mostly"}, ["mostly"]), ({"title": "No"}, ["no"]), (None, [])],
 )
 async def test_what_is_answered_is_recorded_and_nobody_is_asked_twice(client, settled, result, answers):
-    client.initialize()
     feeling, question = Ready(), HowItFeels(client.server.editor)
     question.look(feeling, allowed=True)
     (request,) = await asked_of(client)
@@ -54,8 +53,7 @@ async def test_what_is_answered_is_recorded_and_nobody_is_asked_twice(client, se
     assert len(await asked_of(client)) == 1
 
 
-async def test_who_has_not_opted_in_or_was_asked_elsewhere_is_not_asked(client, settled):
-    client.initialize()
+async def test_who_has_not_opted_in_or_was_asked_elsewhere_is_not_asked(client):
     question = HowItFeels(client.server.editor)
     question.look(Ready(), allowed=False)
     question.look(None, allowed=True)
@@ -67,7 +65,6 @@ async def test_who_has_not_opted_in_or_was_asked_elsewhere_is_not_asked(client, 
 
 
 async def test_a_server_that_ends_waits_for_no_answer(client):
-    client.initialize()
     question = HowItFeels(client.server.editor)
     question.look(Ready(), allowed=True)
     assert await asked_of(client)

@@ -18,8 +18,8 @@ CALLED = "def f(a):\n    return a\n\n\nprint(f(1))\nprint(f(2))\n"
 
 
 @pytest.fixture
-async def popup(client):
-    made = type(client)(popup=True)
+async def popup(fresh):
+    made = type(fresh)(popup=True)
     yield made
     made.server.next_edits.close()
 
@@ -97,14 +97,14 @@ async def typist(popup):
     return ByHand(popup)
 
 
-async def test_it_is_advertised_only_with_popup(client, popup):
-    for one, there in ((popup, True), (client, False)):
+async def test_it_is_advertised_only_with_popup(fresh, popup):
+    for one, there in ((popup, True), (fresh, False)):
         capabilities = one.initialize()["capabilities"]
         assert (TAKE_COMMAND in capabilities["executeCommandProvider"]["commands"]) is there
         assert (ACTION_KIND in capabilities["codeActionProvider"]["codeActionKinds"]) is there
 
 
-async def test_it_stands_before_the_other_actions_and_only_with_popup(client, typist):
+async def test_it_stands_before_the_other_actions_and_only_with_popup(fresh, typist):
     typist.retype(0, 9, "width", "size")
     offered = await typist.actions(0, 13)
     action = offered[0]
@@ -117,8 +117,8 @@ async def test_it_stands_before_the_other_actions_and_only_with_popup(client, ty
             "arguments": action["command"]["arguments"],
         },
     }
-    client.initialize(options=MEDIUM, capabilities=WHOLE)
-    other = ByHand(client)
+    fresh.initialize(options=MEDIUM, capabilities=WHOLE)
+    other = ByHand(fresh)
     other.retype(0, 9, "width", "size")
     assert await other.actions(0, 13) == offered[1:]
     assert [one["title"] for one in offered[1:]] == [
@@ -169,8 +169,7 @@ async def test_a_suggestion_that_was_in_the_menu_is_not_in_the_way(typist, settl
     where = {"line": 0, "character": 13}
     typist.client.request("textDocument/completion", textDocument={"uri": URI}, position=where)
     await settled()
-    typist.client.flow.answer(0, "_of_it")
-    await settled()
+    await typist.client.answering(0, "_of_it")
     assert await typist.next_action(0, 13) is not None
 
 
@@ -181,8 +180,7 @@ async def test_what_was_listed_and_not_taken_is_told_and_leaves_the_menu_alone(t
     where = {"line": 0, "character": 13}
     id = typist.client.request("textDocument/completion", textDocument={"uri": URI}, position=where)
     await settled()
-    typist.client.flow.answer(0, "_of_it")
-    await settled()
+    await typist.client.answering(0, "_of_it")
     assert len(typist.client.answers(id)[0]["result"]["items"]) == 1
     typist.replace(0, 13, 13, "s")
     assert [one.end for one in log.outcomes] == ["typed"]

@@ -47,9 +47,9 @@ async def typing(client, options=HIGH):
     return typist
 
 
-async def test_it_is_asked_with_a_window_and_what_was_done_and_its_edit_is_one_of_the_text(client):
-    model = Scripted(client, "b = 2", "b = 200")
-    typist = await typing(client)
+async def test_it_is_asked_with_a_window_and_what_was_done_and_its_edit_is_one_of_the_text(fresh):
+    model = Scripted(fresh, "b = 2", "b = 200")
+    typist = await typing(fresh)
     edit = await typist.next(3, 0)
     assert (edit["text"], edit["data"]["replaces"], edit["data"]["evidence"]) == ("b = 200", "b = 2", "model")
     assert edit["range"]["start"] == {"line": 1, "character": 0}
@@ -60,26 +60,26 @@ async def test_it_is_asked_with_a_window_and_what_was_done_and_its_edit_is_one_o
     assert done.path == "a.py" and (done.old[:6], done.new[:7]) == ("a = 10", "a = 100")
 
 
-async def test_the_rules_go_first(client):
-    model = Scripted(client, "b = 2", "b = 200")
-    client.initialize(options=HIGH)
-    typist = Typist(client, TEXT)
+async def test_the_rules_go_first(fresh):
+    model = Scripted(fresh, "b = 2", "b = 200")
+    fresh.initialize(options=HIGH)
+    typist = Typist(fresh, TEXT)
     typist.replace(4, 6, 7, "value")
     assert (await typist.next(3, 0))["data"]["evidence"] == "declaration"
     assert model.questions == []
 
 
 @pytest.mark.parametrize("eagerness", ["low", "medium"])
-async def test_it_is_asked_where_eagerness_is_high_alone(client, eagerness):
-    model = Scripted(client, "b = 2", "b = 200")
-    typist = await typing(client, {"nextEdit": {"eagerness": eagerness}})
+async def test_it_is_asked_where_eagerness_is_high_alone(fresh, eagerness):
+    model = Scripted(fresh, "b = 2", "b = 200")
+    typist = await typing(fresh, {"nextEdit": {"eagerness": eagerness}})
     assert await typist.next(3, 0) is None
     assert model.questions == []
 
 
-async def test_a_gateway_without_one_is_asked_nothing(client):
-    model = Scripted(client, "b = 2", "b = 200", wanted=None)
-    typist = await typing(client)
+async def test_a_gateway_without_one_is_asked_nothing(fresh):
+    model = Scripted(fresh, "b = 2", "b = 200", wanted=None)
+    typist = await typing(fresh)
     assert await typist.next(3, 0) is None
     assert model.questions == []
 
@@ -92,16 +92,16 @@ async def test_a_gateway_without_one_is_asked_nothing(client):
         ("a = 100", "a = 10"),  # takes back what was typed
     ],
 )
-async def test_what_cannot_be_wanted_is_dropped(client, old, new):
-    model = Scripted(client, old, new)
-    typist = await typing(client)
+async def test_what_cannot_be_wanted_is_dropped(fresh, old, new):
+    model = Scripted(fresh, old, new)
+    typist = await typing(fresh)
     assert await typist.next(3, 0) is None
     assert model.questions
 
 
-async def test_a_change_stops_the_model(client):
-    model = Scripted(client, answers=False)
-    typist = await typing(client)
+async def test_a_change_stops_the_model(fresh):
+    model = Scripted(fresh, answers=False)
+    typist = await typing(fresh)
     model.asked.clear()
     id = typist.ask(3, 0)
     async with asyncio.timeout(60):
@@ -112,14 +112,14 @@ async def test_a_change_stops_the_model(client):
         await model.stopped.wait()
 
 
-async def test_who_cancels_stops_the_model(client):
-    model = Scripted(client, answers=False)
-    typist = await typing(client)
+async def test_who_cancels_stops_the_model(fresh):
+    model = Scripted(fresh, answers=False)
+    typist = await typing(fresh)
     model.asked.clear()
     id = typist.ask(3, 0)
     async with asyncio.timeout(60):
         await model.asked.wait()
-    client.notify("$/cancelRequest", id=id)
+    fresh.notify("$/cancelRequest", id=id)
     async with asyncio.timeout(60):
         await model.stopped.wait()
 

@@ -14,13 +14,13 @@ from lsp_server.next_edit_support import AREA, MEDIUM, URI, Typist, answered
 
 
 @pytest.fixture
-async def typist(client):
-    client.initialize(options=MEDIUM)
-    return Typist(client)
+async def typist(fresh):
+    fresh.initialize(options=MEDIUM)
+    return Typist(fresh)
 
 
-async def test_the_capability_and_the_command_are_advertised(client):
-    capabilities = client.initialize(options=MEDIUM)["capabilities"]
+async def test_the_capability_and_the_command_are_advertised(fresh):
+    capabilities = fresh.initialize(options=MEDIUM)["capabilities"]
     assert capabilities["experimental"] == {"foretype": {"nextEdit": True}}
     assert ACCEPT_COMMAND in capabilities["executeCommandProvider"]["commands"]
 
@@ -52,7 +52,6 @@ async def test_a_renamed_parameter_is_followed_place_by_place_and_then_there_is_
 
 
 async def test_unless_told_otherwise_a_rename_is_shown_once_one_reference_was_changed_by_hand(client):
-    client.initialize()
     typist = Typist(client)
     typist.retype(0, 9, "width", "size")
     assert await typist.next(1, 7) is None
@@ -77,18 +76,18 @@ async def test_who_stays_in_the_line_may_be_changing_more_of_it_and_who_leaves_i
     assert await typist.answer(in_line) is None
 
 
-async def test_who_asks_by_hand_does_not_wait_for_the_line(client, monkeypatch, settled):
-    client.initialize(options=MEDIUM)
-    typist = Typist(client)
+async def test_who_asks_by_hand_does_not_wait_for_the_line(fresh, monkeypatch, settled):
+    fresh.initialize(options=MEDIUM)
+    typist = Typist(fresh)
     typist.retype(0, 9, "width", "size")
     monkeypatch.setattr(pace, "LINE_S", dict.fromkeys(pace.Eagerness, 1e6))
     monkeypatch.setattr(pace, "_WAIT_MOST_S", 1e6)
     about = {"textDocument": {"uri": URI, "version": typist.version}, "position": {"line": 0, "character": 13}}
-    waiting = [client.request(QUESTION, **about, context=context) for context in ({}, {"triggerKind": 2})]
+    waiting = [fresh.request(QUESTION, **about, context=context) for context in ({}, {"triggerKind": 2})]
     assert await typist.answer(waiting[0]) is None
     await settled()
-    assert not client.answers(waiting[1])
-    assert await typist.answer(client.request(QUESTION, **about, context={"triggerKind": 1})) is not None
+    assert not fresh.answers(waiting[1])
+    assert await typist.answer(fresh.request(QUESTION, **about, context={"triggerKind": 1})) is not None
 
 
 async def test_after_an_acceptance_the_next_one_does_not_wait(typist, settled, monkeypatch):
@@ -106,11 +105,11 @@ async def test_after_an_acceptance_the_next_one_does_not_wait(typist, settled, m
     assert await typist.answer(id) is None
 
 
-async def test_a_version_must_be_named(client, settled):
-    client.initialize(options=MEDIUM)
-    client.open(AREA)
-    id = client.request(QUESTION, textDocument={"uri": URI}, position={"line": 0, "character": 0})
-    error = client.answers(id)[0]["error"]
+async def test_a_version_must_be_named(fresh):
+    fresh.initialize(options=MEDIUM)
+    fresh.open(AREA)
+    id = fresh.request(QUESTION, textDocument={"uri": URI}, position={"line": 0, "character": 0})
+    error = fresh.answers(id)[0]["error"]
     assert error["code"] == -32602 and "version" in error["message"]
 
 
@@ -121,12 +120,12 @@ async def test_a_question_about_another_version_gets_nothing(typist, away):
     assert await typist.next(0, 13) is not None
 
 
-async def test_an_unknown_document_gets_nothing(client):
-    client.initialize(options=MEDIUM)
-    id = client.request(
+async def test_an_unknown_document_gets_nothing(fresh):
+    fresh.initialize(options=MEDIUM)
+    id = fresh.request(
         QUESTION, textDocument={"uri": "file:///w/none.py", "version": 1}, position={"line": 0, "character": 0}
     )
-    assert client.answers(id)[0]["result"] == {"edits": []}
+    assert fresh.answers(id)[0]["result"] == {"edits": []}
 
 
 async def test_a_change_answers_the_question_that_waits_with_nothing_at_once(typist):
@@ -210,17 +209,17 @@ async def test_what_became_of_those_that_were_shown_is_told_once(typist):
     assert log.outcomes[1].taken is None
 
 
-async def test_where_only_the_place_is_known_nothing_is_to_be_applied(client):
-    client.initialize(options=MEDIUM)
-    typist = Typist(client, "def f(a):\n    return a\n\n\nprint(f(1))\n")
-    log = Log(client)
+async def test_where_only_the_place_is_known_nothing_is_to_be_applied(fresh):
+    fresh.initialize(options=MEDIUM)
+    typist = Typist(fresh, "def f(a):\n    return a\n\n\nprint(f(1))\n")
+    log = Log(fresh)
     typist.replace(0, 7, 7, ", b")
     edit = await typist.next(3, 0)
     assert (edit["text"], edit["range"]["start"]) == ("", edit["range"]["end"])
     assert (edit["data"]["evidence"], edit["data"]["jumpOnly"], edit["data"]["replaces"]) == ("signature", True, "")
     assert edit["range"]["start"]["line"] == 4
     typist.show(edit)
-    client.notify(JUMPED, id=edit["data"]["id"])
+    fresh.notify(JUMPED, id=edit["data"]["id"])
     assert [(one.end, one.jump, one.jumped, one.inserted, one.taken) for one in log.outcomes] == [
         ("accepted", True, True, 0, None)
     ]
@@ -274,29 +273,29 @@ async def test_the_command_takes_an_id_and_one_that_nobody_knows_is_nothing(typi
 
 
 @pytest.mark.parametrize("options", [{"nextEdit": {"enabled": False}}, {"nextEdit": False}, {"enable": False}])
-async def test_off_means_off(client, options):
-    client.initialize(options=options)
-    typist = Typist(client)
+async def test_off_means_off(fresh, options):
+    fresh.initialize(options=options)
+    typist = Typist(fresh)
     typist.retype(0, 9, "width", "size")
     assert await typist.next(0, 13) is None
 
 
-async def test_two_like_edits_are_enough_from_medium_on(client):
+async def test_two_like_edits_are_enough_from_medium_on(fresh):
     text = "def f(a, b, c):\n    print(a.x)\n    print(b.x)\n    print(c.x)\n"
-    client.initialize(options={"nextEdit": {"eagerness": "low"}})
-    typist = Typist(client, text)
+    fresh.initialize(options={"nextEdit": {"eagerness": "low"}})
+    typist = Typist(fresh, text)
     for line in (1, 2):
         typist.retype(line, 12, "x", "y")
     assert await typist.next(2, 13) is None
-    client.notify("workspace/didChangeConfiguration", settings={"foretype": {"nextEdit": {"eagerness": "medium"}}})
+    fresh.notify("workspace/didChangeConfiguration", settings={"foretype": {"nextEdit": {"eagerness": "medium"}}})
     edit = await typist.next(2, 13)
     assert (edit["data"]["evidence"], edit["range"]["start"]["line"]) == ("like_edits", 3)
 
 
 @pytest.mark.parametrize(("encoding", "character"), [("utf-8", 19), ("utf-16", 15), ("utf-32", 14)])
-async def test_positions_are_counted_the_clients_way(client, encoding, character):
-    client.initialize(encodings=[encoding], options=MEDIUM)
-    typist = Typist(client, 'def f(width):\n    x = "😀语", width\n')
+async def test_positions_are_counted_the_clients_way(fresh, encoding, character):
+    fresh.initialize(encodings=[encoding], options=MEDIUM)
+    typist = Typist(fresh, 'def f(width):\n    x = "😀语", width\n')
     typist.retype(0, 6, "width", "size")
     edit = await typist.next(0, 10)
     assert edit["range"]["start"] == {"line": 1, "character": character}
@@ -304,59 +303,47 @@ async def test_positions_are_counted_the_clients_way(client, encoding, character
     assert typist.text == 'def f(size):\n    x = "😀语", size\n'
 
 
-async def test_line_ends_of_windows_change_nothing(client):
-    client.initialize(options=MEDIUM)
-    typist = Typist(client, AREA.replace("\n", "\r\n"))
+async def test_line_ends_of_windows_change_nothing(fresh):
+    fresh.initialize(options=MEDIUM)
+    typist = Typist(fresh, AREA.replace("\n", "\r\n"))
     typist.retype(0, 9, "width", "size")
     while (edit := await typist.next(0, 13)) is not None:
         typist.take(edit)
     assert typist.text == AREA.replace("width", "size")
 
 
-async def test_nothing_where_an_inline_suggestion_stands(typist, settled):
+async def test_nothing_where_an_inline_suggestion_stands(typist):
     typist.retype(0, 9, "width", "size")
-    typist.client.ask(0, 13)
-    await settled()
-    typist.client.flow.answer(0, "_of_it")
-    await settled()
+    await typist.client.suggested(0, 13, answer="_of_it")
     assert await typist.next(0, 13) is None
     assert await typist.next(1, 0) is not None  # it went with the cursor
 
 
-async def test_no_inline_suggestion_while_a_next_edit_is_on_the_screen(typist, settled):
+async def test_no_inline_suggestion_while_a_next_edit_is_on_the_screen(typist):
     typist.retype(0, 9, "width", "size")
     edit = await typist.next(0, 13)
     typist.show(edit)
-    automatic = typist.client.ask(0, 13)
-    await settled()
-    typist.client.flow.answer(0, "_of_it")
-    await settled()
+    automatic = await typist.client.suggested(0, 13, answer="_of_it")
     assert typist.client.answers(automatic)[0]["result"] == {"items": []}
     typist.end(edit, "moved")
-    again = typist.client.ask(0, 13)
-    await settled()
-    typist.client.flow.answer(1, "_of_it")
-    await settled()
+    again = await typist.client.suggested(0, 13, answer="_of_it")
     assert len(typist.client.answers(again)[0]["result"]["items"]) == 1
 
 
-async def test_typing_makes_room_for_an_inline_suggestion(typist, settled):
+async def test_typing_makes_room_for_an_inline_suggestion(typist):
     typist.retype(0, 9, "width", "size")
     typist.show(await typist.next(0, 13))
     typist.replace(0, 13, 13, "d")
-    automatic = typist.client.ask(0, 14)
-    await settled()
-    typist.client.flow.answer(0, "_of_it")
-    await settled()
+    automatic = await typist.client.suggested(0, 14, answer="_of_it")
     assert len(typist.client.answers(automatic)[0]["result"]["items"]) == 1
 
 
-async def test_a_large_file_is_silent(client):
-    client.initialize(options=MEDIUM)
-    typist = Typist(client, AREA + "# filler\n" * 120_000)
+async def test_a_large_file_is_silent(fresh):
+    fresh.initialize(options=MEDIUM)
+    typist = Typist(fresh, AREA + "# filler\n" * 120_000)
     typist.retype(0, 9, "width", "size")
     assert await typist.next(0, 13) is None
-    windowed = Typist(client, AREA + "# filler\n" * 600_000, uri="file:///w/b.py")
+    windowed = Typist(fresh, AREA + "# filler\n" * 600_000, uri="file:///w/b.py")
     windowed.retype(0, 9, "width", "size")
     assert await windowed.next(0, 13) is None
 
@@ -380,11 +367,11 @@ async def test_a_text_that_was_lost_is_silent_until_it_comes_whole(typist):
     assert await typist.next(0, 13) is None  # nobody typed it
 
 
-async def test_an_editor_that_sends_whole_texts_is_followed_too(client):
-    client.initialize(options=MEDIUM)
-    typist = Typist(client)
+async def test_an_editor_that_sends_whole_texts_is_followed_too(fresh):
+    fresh.initialize(options=MEDIUM)
+    typist = Typist(fresh)
     for version, name in enumerate(("widt", "wid", "wi", "w", "s", "si", "siz", "size"), 2):
-        client.change({"text": AREA.replace("width", name, 1)}, version=version)
+        fresh.change({"text": AREA.replace("width", name, 1)}, version=version)
         typist.version = version
     edit = await typist.next(0, 13)
     assert edit["range"]["start"] == {"line": 1, "character": 7}
@@ -425,9 +412,9 @@ class Notebook:
         return (await answered(self.client, id))["result"]["edits"]
 
 
-async def test_a_cell_of_a_notebook_has_positions_and_versions_of_its_own(client):
-    client.initialize(options=MEDIUM)
-    it = Notebook(client, "import os\n%time os.getcwd()\n", "# 😀\n" + AREA)
+async def test_a_cell_of_a_notebook_has_positions_and_versions_of_its_own(fresh):
+    fresh.initialize(options=MEDIUM)
+    it = Notebook(fresh, "import os\n%time os.getcwd()\n", "# 😀\n" + AREA)
     it.replace(1, 1, 9, 14, "size")
     (edit,) = await it.next(1, 1, 0)
     assert edit["textDocument"] == {"uri": it.cell(1), "version": 2}
@@ -435,7 +422,6 @@ async def test_a_cell_of_a_notebook_has_positions_and_versions_of_its_own(client
 
 
 async def test_a_rename_is_followed_from_cell_to_cell_each_by_its_own_positions_and_version(client):
-    client.initialize()
     it = Notebook(client, "width = 1\nprint(width)\n", "# width\n%time width\n", "x = 0\ny = width\n", "print(width)")
     it.replace(3, 0, 6, 11, "width")  # each cell has a version of its own
     it.replace(0, 0, 0, 5, "size")
@@ -451,31 +437,31 @@ async def test_a_rename_is_followed_from_cell_to_cell_each_by_its_own_positions_
     assert await it.next(3, 0, 0) == []
 
 
-async def test_an_edit_of_another_cell_is_far_and_taken_in_it(client):
-    client.initialize(options=MEDIUM)
-    log = Log(client)
-    it = Notebook(client, "width = 1\n", "print(width)\n")
+async def test_an_edit_of_another_cell_is_far_and_taken_in_it(fresh):
+    fresh.initialize(options=MEDIUM)
+    log = Log(fresh)
+    it = Notebook(fresh, "width = 1\n", "print(width)\n")
     it.replace(0, 0, 0, 5, "size")
     (edit,) = await it.next(0, 0, 0)
     assert edit["textDocument"]["uri"] == it.cell(1)
-    client.notify(DID_SHOW, item={"command": edit["command"]})
+    fresh.notify(DID_SHOW, item={"command": edit["command"]})
     it.replace(1, 0, 6, 11, "size")
     assert [(one.end, one.jump, one.elsewhere) for one in log.outcomes] == [("accepted", True, False)]
 
 
-async def test_an_edit_in_the_cell_of_a_notebook_that_imports_what_was_renamed(client, tmp_path):
-    client.initialize(rootUri=tmp_path.as_uri(), options=MEDIUM)
-    it = Notebook(client, "import os\n", "from a import area\n\narea(1, 2)\n", uri=(tmp_path / "n.ipynb").as_uri())
-    typist = Typist(client, AREA, uri=(tmp_path / "a.py").as_uri())
+async def test_an_edit_in_the_cell_of_a_notebook_that_imports_what_was_renamed(fresh, tmp_path):
+    fresh.initialize(rootUri=tmp_path.as_uri(), options=MEDIUM)
+    it = Notebook(fresh, "import os\n", "from a import area\n\narea(1, 2)\n", uri=(tmp_path / "n.ipynb").as_uri())
+    typist = Typist(fresh, AREA, uri=(tmp_path / "a.py").as_uri())
     typist.retype(0, 4, "area", "surface")
     edit = await typist.next(2, 0)
     assert edit["textDocument"] == {"uri": it.cell(1), "version": 1}
     assert edit["range"]["start"] == {"line": 0, "character": 14}
 
 
-async def test_a_line_that_only_ipython_understands_is_left_alone(client):
-    client.initialize(options=MEDIUM)
-    it = Notebook(client, "def f(width):\n    return width\n%time f(width=1)\n")
+async def test_a_line_that_only_ipython_understands_is_left_alone(fresh):
+    fresh.initialize(options=MEDIUM)
+    it = Notebook(fresh, "def f(width):\n    return width\n%time f(width=1)\n")
     it.replace(0, 0, 6, 11, "size")
     (edit,) = await it.next(0, 0, 0)
     assert edit["range"]["start"]["line"] == 1

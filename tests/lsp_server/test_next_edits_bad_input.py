@@ -38,9 +38,9 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-async def test_what_is_offered_is_right_to_its_end(client, name):
+async def test_what_is_offered_is_right_to_its_end(fresh, name):
     text = RIGHT[name].replace("‹", "").replace("›", "")
-    assert await chained(client, text) == plain_line_ends(RIGHT[name]).replace("‹width›", "size")
+    assert await chained(fresh, text) == plain_line_ends(RIGHT[name]).replace("‹width›", "size")
 
 
 SILENT = {
@@ -50,9 +50,9 @@ SILENT = {
 
 
 @pytest.mark.parametrize("name", SILENT)
-async def test_nothing_is_said(client, name):
+async def test_nothing_is_said(fresh, name):
     text = SILENT[name]
-    assert await chained(client, text) == text.replace("width", "size", 1)
+    assert await chained(fresh, text) == text.replace("width", "size", 1)
 
 
 @pytest.mark.parametrize(
@@ -65,26 +65,26 @@ async def test_nothing_is_said(client, name):
         (".env", "", False),
     ],
 )
-async def test_files_that_nobody_edits_by_hand_are_left_alone_where_they_are_open(client, name, head, speaks):
-    client.initialize(options=MEDIUM)
-    typist = Typist(client, head + AREA, f"file:///w/{name}")
+async def test_files_that_nobody_edits_by_hand_are_left_alone_where_they_are_open(fresh, name, head, speaks):
+    fresh.initialize(options=MEDIUM)
+    typist = Typist(fresh, head + AREA, f"file:///w/{name}")
     line = head.count("\n")
     typist.replace(line, 9, 14, "size")
     assert (await typist.next(line, 0) is not None) is speaks
 
 
-async def test_ten_thousand_references_are_silence(client):
+async def test_ten_thousand_references_are_silence(fresh):
     text = "def width(a):\n    return a\n\n\n" + "width(1)\n" * 10_000
-    assert await chained(client, text) == text.replace("width", "size", 1)
+    assert await chained(fresh, text) == text.replace("width", "size", 1)
 
 
-async def test_a_file_that_others_wrote_between_the_hint_and_the_jump_is_asked_about_anew(client, folder):  # noqa: F811
-    typist = renaming(client, folder)
-    with indexed(client, folder):
+async def test_a_file_that_others_wrote_between_the_hint_and_the_jump_is_asked_about_anew(fresh, folder):  # noqa: F811
+    typist = renaming(fresh, folder)
+    with indexed(fresh, folder):
         edit = await typist.next(0, 8)
         assert edit["range"]["start"]["line"] == 0
         (folder / "use.py").write_text("# somebody else\n" + USER)
-        other = opened(client, folder / "use.py")
+        other = opened(fresh, folder / "use.py")
         again = await other.next(0, 0)
         assert again["range"]["start"]["line"] == 1
         other.take(again)
@@ -93,13 +93,13 @@ async def test_a_file_that_others_wrote_between_the_hint_and_the_jump_is_asked_a
         assert typist.text == MODULE.replace("width", "size")
 
 
-async def test_an_open_file_that_others_wrote_is_read_whole_and_what_was_offered_of_it_is_void(client):
-    client.initialize(options=MEDIUM)
-    typist = Typist(client)
+async def test_an_open_file_that_others_wrote_is_read_whole_and_what_was_offered_of_it_is_void(fresh):
+    fresh.initialize(options=MEDIUM)
+    typist = Typist(fresh)
     typist.retype(0, 9, "width", "size")
     stale = await typist.next(0, 13)
     assert stale is not None
     typist.version += 1
-    client.change({"text": "# theirs\n" + AREA}, uri=typist.uri, version=typist.version)  # as an editor tells it
+    fresh.change({"text": "# theirs\n" + AREA}, uri=typist.uri, version=typist.version)  # as an editor tells it
     assert await typist.next(1, 0) is None
     assert json.dumps(typist.text) == json.dumps("# theirs\n" + AREA)

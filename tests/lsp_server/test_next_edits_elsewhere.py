@@ -63,67 +63,67 @@ def opened(client, path, text=None):
     return Typist(client, path.read_text() if text is None else text, path.as_uri())
 
 
-async def test_other_files_wait_for_the_first_reference_too_unless_told_otherwise(client, folder):
-    typist = renaming(client, folder, nextEdit={"eagerness": "low"})
-    opened(client, folder / "use.py")
+async def test_other_files_wait_for_the_first_reference_too_unless_told_otherwise(fresh, folder):
+    typist = renaming(fresh, folder, nextEdit={"eagerness": "low"})
+    opened(fresh, folder / "use.py")
     assert await typist.next(0, 8) is None
 
 
-async def test_an_open_file_comes_first_by_its_own_version_and_is_followed_to_its_end(client, folder):
-    typist = renaming(client, folder)
-    other = opened(client, folder / "use.py")
+async def test_an_open_file_comes_first_by_its_own_version_and_is_followed_to_its_end(fresh, folder):
+    typist = renaming(fresh, folder)
+    other = opened(fresh, folder / "use.py")
     edit = await typist.next(0, 8)
     assert edit["textDocument"] == {"uri": other.uri, "version": 1}
     assert (edit["text"], edit["data"]["replaces"]) == ("size", "width")
     assert edit["range"]["start"] == {"line": 0, "character": 16}
-    client.notify(JUMPED, id=edit["data"]["id"])
+    fresh.notify(JUMPED, id=edit["data"]["id"])
     other.take(edit)
     while (edit := await other.next(0, 20)) is not None:
         other.take(edit)
     assert other.text == USER.replace("width", "size")
 
 
-async def test_a_file_that_was_jumped_to_says_the_same_itself(client, folder):
-    typist = renaming(client, folder)
-    with indexed(client, folder):
+async def test_a_file_that_was_jumped_to_says_the_same_itself(fresh, folder):
+    typist = renaming(fresh, folder)
+    with indexed(fresh, folder):
         edit = await typist.next(0, 8)
         assert edit["textDocument"] == {"uri": (folder / "use.py").as_uri(), "version": None}
-        other = opened(client, folder / "use.py")
+        other = opened(fresh, folder / "use.py")
         again = await other.next(0, 0)
     assert again["textDocument"] == {"uri": other.uri, "version": 1}
     assert [again[name] for name in ("text", "range")] == [edit[name] for name in ("text", "range")]
 
 
-async def test_an_edit_of_a_file_that_was_opened_for_it_is_known_as_accepted(client, folder):
-    typist = renaming(client, folder)
-    with indexed(client, folder):
+async def test_an_edit_of_a_file_that_was_opened_for_it_is_known_as_accepted(fresh, folder):
+    typist = renaming(fresh, folder)
+    with indexed(fresh, folder):
         edit = await typist.next(0, 8)
-        other = opened(client, folder / "use.py")
+        other = opened(fresh, folder / "use.py")
         edit["textDocument"]["version"] = 1
         other.take(edit)
         following = await other.next(0, 20)
     assert following["range"]["start"]["line"] == 2
 
 
-async def test_unsaved_text_counts_and_not_the_file(client, folder):
-    typist = renaming(client, folder)
-    opened(client, folder / "use.py", text="# nothing is imported here\n")
-    with indexed(client, folder):
+async def test_unsaved_text_counts_and_not_the_file(fresh, folder):
+    typist = renaming(fresh, folder)
+    opened(fresh, folder / "use.py", text="# nothing is imported here\n")
+    with indexed(fresh, folder):
         assert await typist.next(0, 8) is None
 
 
-async def test_nothing_is_read_in_a_folder_that_is_not_trusted_and_open_files_count_there_too(client, folder):
-    typist = renaming(client, folder, trusted=False)
-    with indexed(client, folder) as index:
+async def test_nothing_is_read_in_a_folder_that_is_not_trusted_and_open_files_count_there_too(fresh, folder):
+    typist = renaming(fresh, folder, trusted=False)
+    with indexed(fresh, folder) as index:
         assert await typist.next(0, 8) is None
         assert index.asked == []
-        opened(client, folder / "use.py")
+        opened(fresh, folder / "use.py")
         assert await typist.next(0, 8) is not None
 
 
-async def test_no_index_is_no_reason_to_look_into_files(client, folder):
-    typist = renaming(client, folder, index=False)
-    with indexed(client, folder) as index:
+async def test_no_index_is_no_reason_to_look_into_files(fresh, folder):
+    typist = renaming(fresh, folder, index=False)
+    with indexed(fresh, folder) as index:
         assert await typist.next(0, 8) is None
         assert index.asked == []
 
@@ -164,9 +164,9 @@ def _pipe(path):
 
 
 @pytest.mark.parametrize("make", [_read_only, _ignored, _generated, _in_packages, _linked, _bytes, _large, _pipe])
-async def test_files_that_nobody_edits_by_hand_are_left_alone(client, folder, make):
-    typist = renaming(client, folder)
-    with indexed(client, folder):
+async def test_files_that_nobody_edits_by_hand_are_left_alone(fresh, folder, make):
+    typist = renaming(fresh, folder)
+    with indexed(fresh, folder):
         assert await typist.next(0, 8) is not None
         make(folder / "use.py")
         typist.replace(1, 12, 12, " ")
@@ -174,14 +174,14 @@ async def test_files_that_nobody_edits_by_hand_are_left_alone(client, folder, ma
         assert await typist.next(1, 0) is None
 
 
-async def test_a_file_of_a_glob_that_is_excluded_is_left_alone(client, folder):
-    typist = renaming(client, folder, excludedGlobs=["use.py"])
-    with indexed(client, folder):
+async def test_a_file_of_a_glob_that_is_excluded_is_left_alone(fresh, folder):
+    typist = renaming(fresh, folder, excludedGlobs=["use.py"])
+    with indexed(fresh, folder):
         assert await typist.next(0, 8) is None
 
 
-async def test_a_file_that_changed_while_it_was_looked_at_is_left_alone(client, folder, monkeypatch):
-    typist = renaming(client, folder)
+async def test_a_file_that_changed_while_it_was_looked_at_is_left_alone(fresh, folder, monkeypatch):
+    typist = renaming(fresh, folder)
     read = other_files.read_file
 
     def changing(path):
@@ -190,23 +190,23 @@ async def test_a_file_that_changed_while_it_was_looked_at_is_left_alone(client, 
         return found
 
     monkeypatch.setattr(other_files, "read_file", changing)
-    with indexed(client, folder):
+    with indexed(fresh, folder):
         assert await typist.next(0, 8) is None
 
 
-async def test_a_file_is_read_anew_at_each_question(client, folder):
-    typist = renaming(client, folder)
-    with indexed(client, folder):
+async def test_a_file_is_read_anew_at_each_question(fresh, folder):
+    typist = renaming(fresh, folder)
+    with indexed(fresh, folder):
         first = await typist.next(0, 8)
         (folder / "use.py").write_text("# one line more\n" + USER)
         second = await typist.next(0, 8)
     assert (first["range"]["start"]["line"], second["range"]["start"]["line"]) == (0, 1)
 
 
-async def test_a_file_outside_of_the_folder_is_another_projects(client, folder, tmp_path):
-    typist = renaming(client, folder)
+async def test_a_file_outside_of_the_folder_is_another_projects(fresh, folder, tmp_path):
+    typist = renaming(fresh, folder)
     (tmp_path / "use.py").write_text(USER)
-    opened(client, tmp_path / "use.py")
+    opened(fresh, tmp_path / "use.py")
     assert await typist.next(0, 8) is None
 
 
@@ -224,20 +224,20 @@ async def test_two_servers_on_one_folder_do_not_disturb_each_other(folder):
             assert await typist.next(0, 8) is None
 
 
-async def test_what_is_refused_in_another_file_stays_refused(client, folder):
-    typist = renaming(client, folder)
-    with indexed(client, folder):
+async def test_what_is_refused_in_another_file_stays_refused(fresh, folder):
+    typist = renaming(fresh, folder)
+    with indexed(fresh, folder):
         edit = await typist.next(0, 8)
         typist.show(edit)
         typist.end(edit)
         assert await typist.next(0, 8) is None
 
 
-async def test_a_change_stops_the_search(client, folder):
-    typist = renaming(client, folder)
-    with indexed(client, folder):
+async def test_a_change_stops_the_search(fresh, folder):
+    typist = renaming(fresh, folder)
+    with indexed(fresh, folder):
         document = {"uri": typist.uri, "version": typist.version}
-        id = client.request(QUESTION, textDocument=document, position={"line": 1, "character": 0})
+        id = fresh.request(QUESTION, textDocument=document, position={"line": 1, "character": 0})
         await asyncio.sleep(0)
         typist.replace(1, 12, 12, " ")
         assert await typist.answer(id) is None
