@@ -211,7 +211,6 @@ def test_more_context_that_agrees_counts_more() -> None:
     many = Followers(np.array([2] * 3, np.int32), np.array([1] * 3), 3)
     both = Followers(np.concatenate((few.following, many.following)), np.concatenate((few.lengths, many.lengths)), 3)
     levels = CountedFollowers([both], [], 40).levels()
-    assert levels is not None
     chance = dict(zip(levels.ids.tolist(), chances(levels, fitted_weights().levels).tolist(), strict=True))
     assert chance[1] > chance[2]
 
@@ -227,7 +226,6 @@ def fixed(answers: dict[tuple[int, ...], list[tuple[int, float]]]) -> Callable[[
 def test_the_best_line_need_not_begin_with_the_best_lexeme() -> None:
     following = fixed({(): [(1, 0.55), (2, 0.45)], (1,): [(0, 0.3), (3, 0.3)], (2,): [(0, 0.95)], (1, 3): [(0, 0.9)]})
     found = best_line(following, least=0.01, steps_max=10)  # pyright: ignore[reportArgumentType]
-    assert found is not None
     assert found.ids == [2]
     assert found.chance == pytest.approx(0.45 * 0.95)
 

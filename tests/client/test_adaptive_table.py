@@ -80,7 +80,6 @@ def test_a_model_with_a_table_knows_what_its_file_does_not(path: Path) -> None:
     snapshot = Document("file:///a.py", text, language="python").snapshot()
     assert AdaptiveModel().candidate(snapshot, len(text), least=0.05) is None
     found = AdaptiveModel(CorpusTable(path)).candidate(snapshot, len(text), least=0.05)
-    assert found is not None
     assert found.text.startswith(" abc")
 
 
@@ -156,6 +155,5 @@ def test_too_little_text_is_an_error_with_a_remedy(tmp_path: Path) -> None:
 
 def test_the_shipped_table_is_small_and_of_this_format() -> None:
     table = shipped_table()
-    assert table is not None
     assert table.language == "python"
     assert rows_after(table, "if __name__")

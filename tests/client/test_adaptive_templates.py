@@ -171,7 +171,6 @@ def test_proposals_take_their_part_and_leave_the_rest_in_proportion() -> None:
     assert sum(found.values()) < 1
     assert with_proposals(told, [], weights) is told
     alone = with_proposals(None, [TemplateProposal(LINE_END, (0,), 0.0)], weights)
-    assert alone is not None
     assert alone[1].tolist() == [0.5]
 
 

@@ -37,7 +37,6 @@ def made(chance: list[float], features: np.ndarray) -> CandidateView:
 
 def test_a_network_that_says_nothing_changes_nothing() -> None:
     view = view_at(AdaptiveModel(), SEEN + "total = |")
-    assert view is not None
     assert reranked(view, SILENT) == pytest.approx(view.chance, abs=2e-3)
 
 
@@ -50,7 +49,6 @@ def test_in_a_file_that_has_just_begun_a_correction_counts_little() -> None:
 def test_what_is_not_looked_at_keeps_its_proportions_and_all_stay_chances() -> None:
     names = "".join(f"call(name_{number})\n" * (number // 4 + 1) for number in range(24))
     view = view_at(AdaptiveModel(), names + "call(|")
-    assert view is not None
     assert len(view.at) == CANDIDATES < len(view.ids)
     loud = Network(np.random.default_rng(0).normal(size=SILENT.inner.shape), np.ones(UNITS))
     found = reranked(view, loud)

@@ -30,23 +30,19 @@ async def test_typing_asks_nothing_and_the_local_candidate_shows() -> None:
     async with Desk(
         ScriptedGateway(ANSWER, SHOWS_NOTHING), "value = compute(1)\nother = 1\n|", local=CopyLine()
     ) as desk:
-        desk.type("value = c")
-        suggestion = await desk.ask()
+        suggestion = await desk.typed("value = c")
         assert suggestion is not None and (suggestion.text, suggestion.source) == ("ompute(1)", Origin.LOCAL)
-        desk.type("zz")
-        assert await desk.ask() is None
+        assert await desk.typed("zz") is None
         assert desk.gateway.calls == []
         assert desk.flow.status().counts["low_confidence"] == 1
 
 
 async def test_who_asks_is_answered_and_may_type_on_along_the_answer() -> None:
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING)) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is None
+        assert await desk.typed("x = ") is None
         asked = await desk.ask(trigger=Trigger.INVOKED)
         assert asked is not None and asked.text == "foo(a)"
-        desk.type("fo")
-        along = await desk.ask()
+        along = await desk.typed("fo")
         assert along is not None and along.text == "o(a)", "it stays while it is typed"
         assert len(desk.gateway.calls) == 1
 
@@ -65,8 +61,7 @@ async def test_a_cursor_that_rests_warms_nothing_unless_the_unsure_is_wanted(uns
 async def test_whoever_wants_the_unsure_is_shown_it() -> None:
     policy = Policy(PolicyOptions(switches=Switches(unsure=True)))
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), policy=policy) as desk:
-        desk.type("x = ")
-        shown = await desk.ask()
+        shown = await desk.typed("x = ")
         assert shown is not None and shown.text == "foo(a)"
 
 
@@ -93,16 +88,14 @@ class Slow:
 
 async def test_a_search_that_was_cut_short_goes_on_while_nobody_types() -> None:
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), local=Slow()) as desk:
-        desk.type("x = ")
-        shown = await desk.ask()
+        shown = await desk.typed("x = ")
         assert shown is not None and (shown.text, shown.source) == ("found", Origin.LOCAL)
 
 
 async def test_no_request_goes_out_while_the_search_goes_on_that_makes_it_needless() -> None:
     gateway = ScriptedGateway(ANSWER)
     async with Desk(gateway, local=Slow()) as desk:
-        desk.type("x = ")
-        shown = await desk.ask()
+        shown = await desk.typed("x = ")
         assert shown is not None and (shown.text, shown.source) == ("found", Origin.LOCAL)
         assert not gateway.calls
 

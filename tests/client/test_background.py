@@ -32,15 +32,12 @@ def classes(one: Desk) -> list[RequestClass]:
 
 async def test_what_comes_after_an_accepted_suggestion_is_there_without_another_request() -> None:
     async with desk(ahead_of, speculative=True) as one:
-        one.type("x = ")
-        first = await one.ask()
+        first = await one.typed("x = ")
         assert first is not None and classes(one) == [RequestClass.INTERACTIVE]
         await asyncio.sleep(0.5)
         assert classes(one) == [RequestClass.INTERACTIVE, RequestClass.SPECULATIVE]
         one.accept(first)
-        one.type("\n")
-        second = await one.ask()
-        assert second is not None
+        second = await one.typed("\n")
         assert (second.text, second.source) == ("next(line)", Origin.SPECULATIVE)
         assert second.timings_ms["shown"] == 0
         assert [call.class_ for call in one.gateway.calls].count(RequestClass.INTERACTIVE) == 1
@@ -52,32 +49,27 @@ async def test_it_is_waited_for_where_it_still_runs() -> None:
         return Script([(0.15, "next(line)")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
     async with desk(slow, speculative=True) as one:
-        one.type("x = ")
-        first = await one.ask()
+        first = await one.typed("x = ")
         assert first is not None
         await asyncio.sleep(0.11)
         one.accept(first)
-        one.type("\n")
-        second = await one.ask()
+        second = await one.typed("\n")
         assert second is not None and (second.text, second.source) == ("next(line)", Origin.SPECULATIVE)
         assert classes(one) == [RequestClass.INTERACTIVE, RequestClass.SPECULATIVE]
 
 
 async def test_typing_on_along_the_suggestion_asks_once() -> None:
     async with desk(ahead_of, speculative=True) as one:
-        one.type("x = ")
-        assert await one.ask() is not None
+        assert await one.typed("x = ") is not None
         for key in "foo(a":
             await asyncio.sleep(0.15)
-            one.type(key)
-            assert await one.ask() is not None
+            assert await one.typed(key) is not None
         assert classes(one).count(RequestClass.SPECULATIVE) == 1
 
 
 async def test_a_suggestion_that_is_gone_before_it_was_read_costs_nothing() -> None:
     async with desk(ahead_of, speculative=True) as one:
-        one.type("x = ")
-        assert await one.ask() is not None
+        assert await one.typed("x = ") is not None
         await asyncio.sleep(0.05)
         one.type("b")
         await asyncio.sleep(1)
@@ -89,8 +81,7 @@ async def test_another_way_ends_the_request() -> None:
         return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
     async with desk(endless, speculative=True) as one:
-        one.type("x = ")
-        assert await one.ask() is not None
+        assert await one.typed("x = ") is not None
         await asyncio.sleep(0.2)
         call = one.gateway.calls[-1]
         assert call.class_ is RequestClass.SPECULATIVE and call.id in one.gateway.running
@@ -107,28 +98,24 @@ async def test_a_refusal_silences_speculation_and_nothing_else() -> None:
 
     async with desk(shedding, speculative=True) as one:
         for _ in range(3):
-            one.type("x = ")
-            assert await one.ask() is not None
+            assert await one.typed("x = ") is not None
             await asyncio.sleep(0.5)
             one.type("b\n")
         assert classes(one).count(RequestClass.SPECULATIVE) == 1
         assert one.flow.status().state is FlowState.READY
         await asyncio.sleep(2)
-        one.type("x = ")
-        assert await one.ask() is not None
+        assert await one.typed("x = ") is not None
         await asyncio.sleep(0.5)
         assert classes(one).count(RequestClass.SPECULATIVE) == 2
 
 
 async def test_the_prompt_counts_as_shown_only_when_the_user_gets_there() -> None:
     async with desk(ahead_of, speculative=True) as one:
-        one.type("x = ")
-        first = await one.ask()
+        first = await one.typed("x = ")
         assert first is not None
         await asyncio.sleep(0.5)
         shown, speculated = one.planner.states
-        one.type("b")
-        await one.ask()
+        await one.typed("b")
         # The next real prompt builds on the first one alone.
         assert one.planner.states[-1] is speculated
         assert one.planner.states[-1] is not shown
@@ -226,8 +213,7 @@ async def test_closing_a_document_ends_what_is_under_way_for_it() -> None:
         return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
     async with desk(endless, speculative=True) as one:
-        one.type("x = ")
-        assert await one.ask() is not None
+        assert await one.typed("x = ") is not None
         await asyncio.sleep(0.2)
         one.flow.document_closed(one.document.snapshot())
         await asyncio.sleep(0)
@@ -236,12 +222,10 @@ async def test_closing_a_document_ends_what_is_under_way_for_it() -> None:
 
 async def test_another_profile_is_another_place() -> None:
     async with desk(ahead_of, speculative=True) as one:
-        one.type("x = ")
-        first = await one.ask()
+        first = await one.typed("x = ")
         assert first is not None
         await asyncio.sleep(0.5)
         one.gateway.profile = profile(model="another")
         one.accept(first)
-        one.type("\n")
-        answer = await one.ask()
+        answer = await one.typed("\n")
         assert answer is not None and answer.source is Origin.NETWORK

@@ -75,7 +75,6 @@ class TestTypist:
     def test_a_new_line_brings_its_indentation_with_one_key(self) -> None:
         start = SOURCE.index("\n    return total")
         step = typist(SOURCE, start, len(SOURCE)).next_step(None)
-        assert step is not None
         assert step.text == "\n    "
 
     def test_it_types_a_functions_body_to_the_end_of_a_block(self) -> None:

@@ -11,8 +11,7 @@ pytestmark = pytest.mark.virtual_time
 
 async def test_prompts_under_way_end_and_the_cache_forgets() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo(a)")]))) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is not None
+        assert await desk.typed("x = ") is not None
         desk.type("\ny = ")
         asked = desk.asking()
         await asyncio.sleep(0.08)
@@ -21,18 +20,14 @@ async def test_prompts_under_way_end_and_the_cache_forgets() -> None:
         await asked
         assert desk.cache.statistics().entries == 0
         states = len(desk.planner.states)
-        desk.type("\nz = ")
-        await desk.ask()
+        await desk.typed("\nz = ")
         assert not desk.planner.states[states].files
 
 
 async def test_a_private_key_anywhere_and_a_long_line_are_silent() -> None:
     async with Desk(ScriptedGateway(), "x = 1\n" * 3_000 + "|\n") as desk:
-        desk.type("-----BEGIN PRIVATE KEY-----\n")
-        assert await desk.ask() is None
+        assert await desk.typed("-----BEGIN PRIVATE KEY-----\n") is None
         desk.edit(desk.cursor - 28, desk.cursor, "")
-        desk.type("y = " + "1,2" * 1_000)
-        assert await desk.ask() is None
+        assert await desk.typed("y = " + "1,2" * 1_000) is None
         assert desk.flow.status().counts == {"excluded": 2}
-        desk.type("\nz = ")
-        assert await desk.ask() is not None
+        assert await desk.typed("\nz = ") is not None

@@ -14,9 +14,7 @@ ANSWER = Script([(0.02, "foo")], usage=Usage(prompt_tokens=3, cached_tokens=2, c
 
 async def test_a_suggestion_names_its_request_its_prompt_and_what_was_cached_of_it() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("x = ")
         said = desk.flow.explain(suggestion.id)
         assert said is not None and said == desk.flow.explain()
         assert (said["origin"], said["request"], said["class"]) == ("network", suggestion.request_id, "interactive")
@@ -29,17 +27,13 @@ async def test_a_suggestion_names_its_request_its_prompt_and_what_was_cached_of_
 
 async def test_typed_through_it_is_still_the_same_one_and_after_a_while_it_is_forgotten() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        first = await desk.ask()
-        assert first is not None
-        desk.type("f")
-        again = await desk.ask()
+        first = await desk.typed("x = ")
+        again = await desk.typed("f")
         assert again is not None and again.id == first.id
         said = desk.flow.explain(first.id)
         assert said is not None and (said["origin"], said["plan"] is None) == ("cache", False)
         for _ in range(40):
-            desk.type("\nx = ")
-            assert await desk.ask() is not None
+            assert await desk.typed("\nx = ") is not None
         assert desk.flow.explain(first.id) is None
         assert desk.flow.explain("never") is None
 
@@ -49,8 +43,6 @@ async def test_a_local_candidate_has_no_prompt() -> None:
     gateway.connected = False
     async with Desk(gateway, "value = compute(one)\nother = 2\n|", local=CopyLine()) as desk:
         assert desk.flow.explain() is None
-        desk.type("value = c")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("value = c")
         said = desk.flow.explain(suggestion.id)
         assert said is not None and (said["origin"], said["plan"], said["class"]) == ("local", None, None)

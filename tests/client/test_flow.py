@@ -29,9 +29,7 @@ def text_of(suggestion: Suggestion | None) -> str | None:
 
 async def test_a_request_waits_for_the_debounce_and_says_what_it_cost() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("x = ")
         assert (suggestion.text, suggestion.source) == ("foo(a)", Origin.NETWORK)
         assert suggestion.finish is Finish.END_OF_MIDDLE
         assert suggestion.usage is not None and suggestion.usage.cached_tokens == 80
@@ -49,8 +47,7 @@ async def test_a_request_waits_for_the_debounce_and_says_what_it_cost() -> None:
 
 async def test_the_call_carries_the_plan() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         (call,) = desk.gateway.calls
         assert (call.document, call.version, call.language) == (URI, 1, "plaintext")
         assert [segment.text for segment in call.segments] == ["x = "]
@@ -60,11 +57,9 @@ async def test_the_call_carries_the_plan() -> None:
 
 async def test_the_start_of_a_line_and_an_invocation_do_not_wait() -> None:
     async with Desk(ScriptedGateway(ANSWER), "y\n|") as desk:
-        desk.type("    ")
-        suggestion = await desk.ask()
+        suggestion = await desk.typed("    ")
         assert suggestion is not None and suggestion.timings_ms["debounce"] == 0
-        desk.type("zz")
-        suggestion = await desk.ask(trigger=Trigger.INVOKED)
+        suggestion = await desk.typed("zz", trigger=Trigger.INVOKED)
         assert suggestion is not None and suggestion.timings_ms["debounce"] == 0
 
 
@@ -99,10 +94,8 @@ async def test_mistake_throttle_drops_the_trailing_request() -> None:
 
 async def test_mistake_cache_hit_pays_the_debounce() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        await desk.ask()
-        desk.type("f")
-        hit = await desk.ask()
+        await desk.typed("x = ")
+        hit = await desk.typed("f")
         assert hit is not None and hit.text == "oo(a)"
         assert hit.source is Origin.CACHE
         assert hit.timings_ms == {"shown": 0}
@@ -110,13 +103,10 @@ async def test_mistake_cache_hit_pays_the_debounce() -> None:
 
 async def test_typing_through_a_whole_suggestion_asks_nothing() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        first = await desk.ask()
+        first = await desk.typed("x = ")
         assert first is not None
         for number, key in enumerate("foo(a", start=1):
-            desk.type(key)
-            along = await desk.ask()
-            assert along is not None
+            along = await desk.typed(key)
             assert (along.id, along.text) == (first.id, "foo(a)"[number:])
         assert len(desk.gateway.calls) == 1
         assert desk.flow.status().cache_hits == 5
@@ -124,13 +114,11 @@ async def test_typing_through_a_whole_suggestion_asks_nothing() -> None:
 
 async def test_mistake_any_edit_elsewhere_empties_the_cache() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         other = Document("file:///b.py", "import x\n", language="plaintext", version=1)
         desk.flow.document_opened(other.snapshot())
         desk.flow.document_changed(Document("file:///b.py", "import y\n", version=2).snapshot())
-        desk.type("fo")
-        assert text_of(await desk.ask()) == "o(a)"
+        assert text_of(await desk.typed("fo")) == "o(a)"
         assert len(desk.gateway.calls) == 1
 
 
@@ -146,10 +134,8 @@ async def test_mistake_cache_keyed_without_suffix() -> None:
 
 async def test_mistake_white_space_removed_from_the_key() -> None:
     async with Desk(ScriptedGateway(ANSWER), "if x:\n|") as desk:
-        desk.type("    ")
-        await desk.ask()
-        desk.type("    ")
-        await desk.ask()
+        await desk.typed("    ")
+        await desk.typed("    ")
         assert [call.segments[0].text for call in desk.gateway.calls] == ["    ", "        "]
 
 
@@ -184,12 +170,10 @@ async def test_mistake_accept_right_after_a_key_inserts_stale_text() -> None:
 
 async def test_mistake_partial_accept_hides_the_rest() -> None:
     async with Desk(ScriptedGateway(Script([(0.01, "alpha beta gamma")]))) as desk:
-        desk.type("x = ")
-        first = await desk.ask()
+        first = await desk.typed("x = ")
         assert first is not None
         for word, rest in (("alpha ", "beta gamma"), ("beta ", "gamma")):
-            desk.type(word)
-            answer = await desk.ask()
+            answer = await desk.typed(word)
             assert answer is not None and (answer.id, answer.text) == (first.id, rest)
         await asyncio.sleep(1)
         desk.type("gamma")
@@ -224,7 +208,6 @@ async def test_a_running_request_that_still_fits_is_shared() -> None:
         again = desk.asking()
         assert await asked is None
         answer = await again
-        assert answer is not None
         assert (answer.text, answer.source) == ("oo(a)", Origin.IN_FLIGHT)
         assert len(desk.gateway.calls) == 1
         assert desk.flow.status().in_flight_reuses == 1
@@ -409,8 +392,7 @@ BLOCK = LinePlanner(SuggestionKind.BLOCK)
 async def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
     lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
     async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
-        desk.type("    ")
-        answer = await desk.ask()
+        answer = await desk.typed("    ")
         assert text_of(answer) == "line1()\n    line2()\n    line3()"
         assert answer is not None and answer.timings_ms["shown"] == pytest.approx(30)
         await asyncio.sleep(1)
@@ -425,8 +407,7 @@ async def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
 async def test_a_slow_block_grows_before_its_end_and_not_at_each_of_its_lines() -> None:
     lines = [(0.1, f"line{n}()\n    ") for n in range(1, 10)]
     async with Desk(block(*lines, (0.1, "end()")), "def f():\n|", planner=BLOCK) as desk:
-        desk.type("    ")
-        answer = await desk.ask()
+        answer = await desk.typed("    ")
         assert answer is not None and answer.timings_ms["shown"] == pytest.approx(300)
         asked_s = asyncio.get_running_loop().time()
         await asyncio.sleep(2)
@@ -437,13 +418,10 @@ async def test_a_slow_block_grows_before_its_end_and_not_at_each_of_its_lines() 
 async def test_the_rest_of_a_stream_waits_behind_accept_enter_and_indent() -> None:
     lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
     async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
-        desk.type("    ")
-        answer = await desk.ask()
-        assert answer is not None
+        answer = await desk.typed("    ")
         desk.accept(answer)
         await asyncio.sleep(1)
-        desk.type("\n    ")
-        more = await desk.ask()
+        more = await desk.typed("\n    ")
         assert text_of(more) == "line4()\n    line5()\n    end()"
         assert len(desk.gateway.calls) == 1
 
@@ -451,8 +429,7 @@ async def test_the_rest_of_a_stream_waits_behind_accept_enter_and_indent() -> No
 async def test_a_slow_stream_is_answered_with_what_is_whole() -> None:
     slow = [(0.1, "line1()\n    "), (0.2, "line2()\n    li"), (0.2, "ne3()\n    "), (0.2, "line4()")]
     async with Desk(block(*slow), "def f():\n|", planner=BLOCK) as desk:
-        desk.type("    ")
-        answer = await desk.ask()
+        answer = await desk.typed("    ")
         assert text_of(answer) == "line1()\n    line2()"
         assert answer is not None and answer.timings_ms["shown"] == pytest.approx(350)
         assert answer.finish is None
@@ -461,8 +438,7 @@ async def test_a_slow_stream_is_answered_with_what_is_whole() -> None:
 async def test_a_slow_line_is_answered_with_whole_words() -> None:
     slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
     async with Desk(ScriptedGateway(slow)) as desk:
-        desk.type("x = ")
-        answer = await desk.ask()
+        answer = await desk.typed("x = ")
         assert text_of(answer) == "alpha + beta *"
         await asyncio.sleep(1)
         assert [grown.text for _, grown in desk.grown] == ["alpha + beta * gamma"]
@@ -474,20 +450,17 @@ async def test_what_is_visible_never_changes_while_it_grows() -> None:
 
     lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
     async with Desk(block(*lines), "def f():\n|", planner=BLOCK, finisher=finisher) as desk:
-        desk.type("    ")
-        first = await desk.ask()
+        first = await desk.typed("    ")
         await asyncio.sleep(1)
         assert desk.grown == []
         again = await desk.ask()
-        assert first is not None and again is not None
         assert (again.id, again.text) == (first.id, first.text)
 
 
 async def test_a_suggestion_that_got_no_longer_has_not_grown() -> None:
     slow = Script([(0.1, "alpha"), (0.2, " +"), (0.2, " beta"), (0.2, "\n"), (0.2, "")], end_after_s=0.2)
     async with Desk(ScriptedGateway(slow)) as desk:
-        desk.type("x = ")
-        assert text_of(await desk.ask()) == "alpha +"
+        assert text_of(await desk.typed("x = ")) == "alpha +"
         await asyncio.sleep(2)
         assert [grown.text for _, grown in desk.grown] == ["alpha + beta"]
 
@@ -495,8 +468,7 @@ async def test_a_suggestion_that_got_no_longer_has_not_grown() -> None:
 async def test_nothing_grows_while_the_user_types_along() -> None:
     slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
     async with Desk(ScriptedGateway(slow)) as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         desk.type("a")
         await asyncio.sleep(2)
         assert desk.grown == []
@@ -511,20 +483,16 @@ async def test_a_suggestion_that_is_whole_is_finished_once_and_not_with_every_ke
         return Finished(text)
 
     async with Desk(ScriptedGateway(ANSWER), finisher=finisher) as desk:
-        desk.type("x = ")
-        answer = await desk.ask()
-        assert answer is not None
+        answer = await desk.typed("x = ")
         finished.clear()
         for key in answer.text[:6]:
-            desk.type(key)
-            assert text_of(await desk.ask())
+            assert text_of(await desk.typed(key))
         assert len(finished) <= 2  # while its request ran, and when that had ended
 
 
 async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -> None:
     async with Desk(ScriptedGateway(ANSWER), finisher=lambda *_, **__: Finished("", reason="x")) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is None
+        assert await desk.typed("x = ") is None
         assert await desk.ask() is None
         assert desk.flow.status().counts == {"filtered": 2}
         assert len(desk.gateway.calls) == 1
@@ -533,8 +501,7 @@ async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -
 async def test_nothing_grows_after_the_user_typed_on() -> None:
     slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
     async with Desk(ScriptedGateway(slow)) as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         desk.type("b")
         await asyncio.sleep(2)
         assert desk.grown == []
@@ -543,23 +510,20 @@ async def test_nothing_grows_after_the_user_typed_on() -> None:
 async def test_a_healed_token_is_stripped_from_the_answer() -> None:
     planner = LinePlanner(healed="ret")
     async with Desk(ScriptedGateway(Script([(0.01, "re"), (0.01, "turn x")])), planner=planner) as desk:
-        desk.type("ret")
-        assert text_of(await desk.ask()) == "urn x"
+        assert text_of(await desk.typed("ret")) == "urn x"
 
 
 async def test_an_answer_that_does_not_repeat_the_healed_token_is_dropped() -> None:
     planner = LinePlanner(healed="ret")
     async with Desk(ScriptedGateway(Script([(0.01, "pass"), (0.01, "ret")])), planner=planner) as desk:
-        desk.type("ret")
-        assert await desk.ask() is None
+        assert await desk.typed("ret") is None
         assert desk.flow.status().counts == {"empty": 1}
 
 
 async def test_an_unlikely_answer_is_not_shown_unless_invoked() -> None:
     gateway = ScriptedGateway(ANSWER, profile(min_mean_logprob=MinMeanLogprob(line=-0.05)))
     async with Desk(gateway) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is None
+        assert await desk.typed("x = ") is None
         assert desk.flow.status().counts == {"low_confidence": 1}
         assert await desk.ask() is None
         assert len(gateway.calls) == 1
@@ -605,9 +569,7 @@ async def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
     gateway = ScriptedGateway(ANSWER)
     gateway.connected = False
     async with Desk(gateway, SEEN, local=CopyLine()) as desk:
-        desk.type("value = c")
-        answer = await desk.ask()
-        assert answer is not None
+        answer = await desk.typed("value = c")
         assert (answer.text, answer.source, answer.timings_ms["shown"]) == ("ompute(one)", Origin.LOCAL, 0)
         assert gateway.calls == []
         assert desk.flow.status().state is FlowState.OFFLINE
@@ -615,19 +577,15 @@ async def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
 
 async def test_before_the_tokenizer_is_there_the_local_candidate_stands_in() -> None:
     async with Desk(ScriptedGateway(ANSWER), SEEN, local=CopyLine(), planner_for=lambda _: None) as desk:
-        desk.type("value = c")
-        answer = await desk.ask()
+        answer = await desk.typed("value = c")
         assert answer is not None and answer.source is Origin.LOCAL
-        desk.type("zz")
-        assert await desk.ask() is None
+        assert await desk.typed("zz") is None
         assert desk.flow.status().counts == {"local": 1, "not_ready": 1}
 
 
 async def test_a_gateway_without_a_first_token_loses_patience_to_the_local_candidate() -> None:
     async with Desk(ScriptedGateway(Script([(2.0, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
-        desk.type("value = c")
-        answer = await desk.ask()
-        assert answer is not None
+        answer = await desk.typed("value = c")
         assert answer.source is Origin.LOCAL
         assert answer.timings_ms["shown"] == pytest.approx(75 + 150)
         await asyncio.sleep(3)
@@ -639,38 +597,31 @@ async def test_a_local_candidate_that_is_visible_and_right_stays_and_asks_nothin
     gateway = ScriptedGateway(ANSWER)
     gateway.connected = False
     async with Desk(gateway, SEEN, local=CopyLine()) as desk:
-        desk.type("value = c")
-        first = await desk.ask()
+        first = await desk.typed("value = c")
         gateway.connected = True
-        desk.type("o")
-        second = await desk.ask()
-        assert first is not None and second is not None
+        second = await desk.typed("o")
         assert (second.id, second.text, second.source) == (first.id, "mpute(one)", Origin.LOCAL)
         assert gateway.calls == []
 
 
 async def test_a_local_candidate_never_replaces_what_is_visible() -> None:
     async with Desk(ScriptedGateway(Script([(0.01, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
-        desk.type("value = c")
-        assert text_of(await desk.ask()) == "ompute(two)"
+        assert text_of(await desk.typed("value = c")) == "ompute(two)"
         desk.gateway.connected = False
-        desk.type("o")
-        answer = await desk.ask()
+        answer = await desk.typed("o")
         assert answer is not None and (answer.text, answer.source) == ("mpute(two)", Origin.CACHE)
 
 
 async def test_where_the_model_has_nothing_the_local_candidate_is_shown() -> None:
     async with Desk(ScriptedGateway(Script([])), SEEN, local=CopyLine()) as desk:
-        desk.type("value = c")
-        answer = await desk.ask()
+        answer = await desk.typed("value = c")
         assert answer is not None and answer.source is Origin.LOCAL
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OVERLOADED, ErrorCode.EXPIRED, ErrorCode.ENGINE_UNAVAILABLE])
 async def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> None:
     async with Desk(ScriptedGateway(Script(error=RequestRefusedError(code, "busy")))) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is None
+        assert await desk.typed("x = ") is None
         status = desk.flow.status()
         assert status.counts == {code: 1}
         assert status.detail == f"{code}: busy"
@@ -679,26 +630,21 @@ async def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> N
 async def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
     refusal = Script(error=RequestRefusedError(ErrorCode.RATE_LIMITED, retry_after_ms=2000))
     async with Desk(ScriptedGateway(refusal)) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is None
+        assert await desk.typed("x = ") is None
         assert desk.flow.status().state is FlowState.PAUSED
-        desk.type("y")
-        assert await desk.ask() is None
+        assert await desk.typed("y") is None
         assert len(desk.gateway.calls) == 1
         await asyncio.sleep(2)
-        desk.type("z")
-        await desk.ask()
+        await desk.typed("z")
         assert len(desk.gateway.calls) == 2
 
 
 async def test_a_gateway_that_vanishes_leaves_the_local_candidate() -> None:
     gone = Script([(0.01, "omp")], error=GatewayGoneError("closed"))
     async with Desk(ScriptedGateway(gone), SEEN, local=CopyLine()) as desk:
-        desk.type("value = c")
-        answer = await desk.ask()
+        answer = await desk.typed("value = c")
         assert answer is not None and (answer.text, answer.source) == ("ompute(one)", Origin.LOCAL)
-        desk.type("zz")
-        assert await desk.ask() is None
+        assert await desk.typed("zz") is None
         assert desk.flow.status().counts == {"local": 1, "gateway_gone": 1}
         assert desk.flow.status().detail == "closed"
 
@@ -727,8 +673,7 @@ async def test_a_position_outside_the_document_is_clamped() -> None:
 async def test_what_was_shown_and_rejected_is_not_offered_there_again() -> None:
     policy = Policy(PolicyOptions(switches=Switches(skip_deletions=False, speculative=False)))
     async with Desk(ScriptedGateway(ANSWER), policy=policy) as desk:
-        desk.type("x = ")
-        assert text_of(await desk.ask()) == "foo(a)"
+        assert text_of(await desk.typed("x = ")) == "foo(a)"
         await asyncio.sleep(1)
         desk.type("b")
         await asyncio.sleep(6)  # a typo is taken back sooner
@@ -741,13 +686,11 @@ async def test_what_was_shown_and_rejected_is_not_offered_there_again() -> None:
 
 async def test_rejections_lengthen_the_debounce() -> None:
     async with Desk(ScriptedGateway(ANSWER), policy=Policy(PolicyOptions(debounce_ms=100))) as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         await asyncio.sleep(1)
         desk.type("b")
         await asyncio.sleep(6)
-        desk.type("c")
-        answer = await desk.ask()
+        answer = await desk.typed("c")
         assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(110, rel=0.01)
 
 
@@ -755,8 +698,7 @@ async def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> Non
     gateway = ScriptedGateway(ANSWER)
     gateway.connected = False
     async with Desk(gateway, SEEN, local=CopyLine()) as desk:
-        desk.type("value = c")
-        await desk.ask()
+        await desk.typed("value = c")
         await asyncio.sleep(1)
         gateway.connected = True
         desk.type("lear")
@@ -772,26 +714,22 @@ async def test_the_plan_state_is_committed_on_send_alone() -> None:
         desk.type("x")
         first = desk.asking()
         await asyncio.sleep(0.01)
-        desk.type("y")
-        await desk.ask()
+        await desk.typed("y")
         await first
         assert [len(state.files) for state in desk.planner.states] == [0, 0]
-        desk.type("zz")
-        await desk.ask()
+        await desk.typed("zz")
         assert len(desk.planner.states[-1].files) == 1
         desk.type("q")
         abandoned = desk.asking()
         await asyncio.sleep(0.01)
-        desk.type("r")
-        await desk.ask()
+        await desk.typed("r")
         await abandoned
         assert desk.planner.states[-2] is desk.planner.states[-1], "an abandoned plan was taken for a sent one"
 
 
 async def test_a_plan_made_before_another_document_was_sent_is_made_again() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x")
-        await desk.ask()
+        await desk.typed("x")
         desk.type(" = b")
         first = desk.asking()
         await asyncio.sleep(0.01)
@@ -803,13 +741,10 @@ async def test_a_plan_made_before_another_document_was_sent_is_made_again() -> N
 
 async def test_another_profile_begins_a_new_plan() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x")
-        await desk.ask()
+        await desk.typed("x")
         desk.gateway.profile = profile(model="other")
-        desk.type("zz")
-        await desk.ask()
-        desk.type("zz")
-        await desk.ask()
+        await desk.typed("zz")
+        await desk.typed("zz")
         assert [len(state.files) for state in desk.planner.states] == [0, 0, 1]
 
 

@@ -25,8 +25,7 @@ def real_desk(gateway: ScriptedGateway, text: str) -> Desk:
 
 async def test_the_prompt_that_is_sent_has_the_counted_tokens_and_ends_in_the_typed_text() -> None:
     async with real_desk(ScriptedGateway(Script([(0.01, "turn c")])), SOURCE + "def g(a):\n    |\n") as desk:
-        desk.type("re")
-        answer = await desk.ask()
+        answer = await desk.typed("re")
         assert answer is not None and answer.text == "turn c"
         (call,) = desk.gateway.calls
         assert call.segments[-1].kind is Kind.MIDDLE
@@ -39,8 +38,7 @@ async def test_the_prompt_that_is_sent_has_the_counted_tokens_and_ends_in_the_ty
 async def test_another_key_changes_volatile_segments_alone() -> None:
     async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), SOURCE + "x = |\n") as desk:
         for key in ("a", "b", "c"):
-            desk.type(key)
-            await desk.ask()
+            await desk.typed(key)
             await asyncio.sleep(0.2)
         stable = [[s.text for s in call.segments if s.kind in STABLE_KINDS] for call in desk.gateway.calls]
         assert len(stable) == 3
@@ -54,8 +52,7 @@ async def test_who_asks_by_hand_gets_all_of_an_unlikely_answer() -> None:
     gateway = ScriptedGateway(Script([(0.01, "zzz")]))
     async with Desk(gateway, "x = |\n", planner_for=lambda _: assembler) as desk:
         for trigger in (Trigger.AUTOMATIC, Trigger.INVOKED):
-            desk.type("a")
-            await desk.ask(trigger=trigger)
+            await desk.typed("a", trigger=trigger)
         assert [call.stop.least_chance for call in desk.gateway.calls] == [0.02, 0.0]
 
 
@@ -63,7 +60,6 @@ async def test_who_asks_by_hand_gets_all_of_an_unlikely_answer() -> None:
 async def test_mistake_full_text_of_all_tabs_at_each_request(size: int) -> None:
     text = SOURCE * (size // len(SOURCE) + 1)
     async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), text + "x = |\n") as desk:
-        desk.type("a")
-        await desk.ask()
+        await desk.typed("a")
         (call,) = desk.gateway.calls
         assert sum(len(segment.text) for segment in call.segments) < 20_000

@@ -33,8 +33,7 @@ async def test_the_debounce_is_the_profiles_where_it_names_one(given_ms: float |
 async def test_speculation_is_the_profiles_where_it_names_one(given: bool | None, asked: bool) -> None:
     gateway = ScriptedGateway(ANSWER, profile=profile(speculative=given))
     async with Desk(gateway) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is not None
+        assert await desk.typed("x = ") is not None
         await asyncio.sleep(1.0)
         assert any(call.class_ is RequestClass.SPECULATIVE for call in gateway.calls) is asked
 

@@ -31,6 +31,7 @@ from foretype_wire.messages import (
     Profile,
     Workspace,
 )
+from waiting import until
 from websockets.exceptions import ConnectionClosedError, InvalidProxy
 from websockets.frames import Close, Opcode
 from websockets.http11 import Request
@@ -56,12 +57,6 @@ async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session
         yield session
     finally:
         await session.close()
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - it looks at the session from outside
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("json", [False, True])

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from foretype_client.sources.loading import SourceOptions, open_sources
 from foretype_client.sources.threaded import SnippetAnswer, ThreadedSource
 from foretype_context.prompt.sources import Snippet
 from foretype_context.text.document import Document
+from waiting import wait_until
 
 SNAPSHOT = Document("file:///w/a.py", "x = 1\n", path="a.py").snapshot()
 
@@ -85,13 +86,6 @@ def hosted(source: Scripted) -> Iterator[ThreadedSource]:
     one.close()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.002)
-
-
 async def answered(sources: Sources, timeout_s: float = 60.0) -> Gathered:
     event = asyncio.Event()
     gathering = sources.gather(SNAPSHOT, 3, limit=4, complete=event.set)
@@ -125,7 +119,7 @@ async def test_a_source_that_is_late_costs_its_snippets_and_says_so(hosted: Thre
     source.gate.clear()
     sources = shelf(hosted)
     gathering = sources.gather(SNAPSHOT, 3, limit=4, complete=lambda: None)
-    until(lambda: ("asked", 3) in source.heard)
+    wait_until(lambda: ("asked", 3) in source.heard)
     gathered = gathering.take()
     assert gathered.snippets == () and gathered.notes[0].reason.startswith("late: it has been busy for")
     sources.noted(gathered)
@@ -147,9 +141,9 @@ async def test_behind_a_slow_question_only_the_newest_waits(hosted: ThreadedSour
     sources = shelf(hosted)
     for offset in range(5):
         sources.gather(SNAPSHOT, offset, limit=4, complete=lambda: None)
-        until(lambda: ("asked", 0) in source.heard)
+        wait_until(lambda: ("asked", 0) in source.heard)
     source.gate.set()
-    until(lambda: ("asked", 4) in source.heard)
+    wait_until(lambda: ("asked", 4) in source.heard)
     assert [offset for _, offset in source.heard] == [0, 4]
 
 
@@ -221,14 +215,14 @@ def test_a_burst_of_changes_is_told_once_when_it_is_over(hosted: ThreadedSource,
     for n in range(50):
         hosted.changed("a", f"x = {n}")
     hosted.changed("b", "y")
-    until(lambda: len(source.heard) == 2)
+    wait_until(lambda: len(source.heard) == 2)
     assert source.heard == [("changed", "a", "x = 49"), ("changed", "b", "y")]
 
 
 @pytest.mark.usefixtures("quiet")
 def test_a_text_is_told_of_while_another_is_typed_in(hosted: ThreadedSource, source: Scripted) -> None:
     hosted.changed("b", "y")
-    until(lambda: hosted.changed("a", "x") or ("changed", "b", "y") in source.heard)
+    wait_until(lambda: hosted.changed("a", "x") or ("changed", "b", "y") in source.heard)
 
 
 def test_a_save_brings_the_change_before_it(hosted: ThreadedSource, source: Scripted) -> None:
@@ -237,7 +231,7 @@ def test_a_save_brings_the_change_before_it(hosted: ThreadedSource, source: Scri
     hosted.tell("saved", "a")
     hosted.changed("a", "3")
     hosted.tell("closed", "a")
-    until(lambda: len(source.heard) == 4)
+    wait_until(lambda: len(source.heard) == 4)
     assert source.heard == [("opened", "a", "1"), ("changed", "a", "2"), ("saved", "a"), ("closed", "a")]
 
 
@@ -254,7 +248,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(hosted: Th
         raise RuntimeError("Event loop is closed")
 
     Sources([hosted], closed).gather(SNAPSHOT, 0, limit=1, complete=lambda: None)
-    until(lambda: hosted.last(SNAPSHOT.uri) is not None)
+    wait_until(lambda: hosted.last(SNAPSHOT.uri) is not None)
 
 
 @pytest.mark.parametrize("score", [-1e308, -40.0, 0.0, 3.5, 1e308, float("inf"), float("-inf")])
@@ -278,8 +272,7 @@ async def test_the_flow_shows_what_is_there_and_waits_for_nothing_else(
     sources = shelf(hosted)
     gateway = ScriptedGateway(Script([(0.0, "1")]))
     async with Desk(gateway, "x = |\n", planner=Planner(), sources=sources) as desk:
-        desk.type("a")
-        assert await desk.ask() is not None
+        assert await desk.typed("a") is not None
         assert seen == [[snippet().text]]
         source.gate.clear()
         desk.type("\ny")
@@ -303,7 +296,7 @@ def test_the_registered_sources_are_opened_with_what_they_need(
     monkeypatch.setattr(loading, "registered", lambda: [Point()])
     options = SourceOptions(globs=("*.x",), cache_dir=tmp_path)
     sources = open_sources([tmp_path], options, call_soon=lambda call: call(), clock=time.monotonic)
-    until(lambda: sources.status().get("test") == "fine")
+    wait_until(lambda: sources.status().get("test") == "fine")
     assert given == [(((tmp_path,),), {"cache_dir": tmp_path, "globs": ("*.x",), "on_progress": None})]
     sources.close()
     off = open_sources([tmp_path], SourceOptions(retrieval=False), call_soon=lambda call: call(), clock=time.monotonic)

@@ -57,8 +57,7 @@ async def test_whether_what_was_found_parses_is_told_shown_or_not(says: str, out
         desk.document = Document(URI, "def f(a):\n    return\n", language="python", path="a.py")
         desk.flow.document_opened(desk.document.snapshot())
         desk.move("return")
-        desk.type(" ")
-        shown = await desk.ask()
+        shown = await desk.typed(" ")
         (opportunity,) = desk.of(Opportunity)
         assert (opportunity.outcome, opportunity.parses) == (outcome, parses)
         assert (shown is not None) is parses
@@ -66,9 +65,7 @@ async def test_whether_what_was_found_parses_is_told_shown_or_not(says: str, out
 
 async def test_a_suggestion_that_is_asked_for_shown_and_accepted() -> None:
     async with Recorded(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("x = ")
         await asyncio.sleep(1.0)
         desk.accept(suggestion)
         (opportunity,) = desk.of(Opportunity)
@@ -90,12 +87,10 @@ async def test_a_suggestion_that_is_asked_for_shown_and_accepted() -> None:
 
 async def test_typing_through_is_one_session_and_one_opportunity_for_each_key() -> None:
     async with Recorded(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         for key in "secret":
             await asyncio.sleep(0.2)
-            desk.type(key)
-            await desk.ask()
+            await desk.typed(key)
         await desk.ask()  # again at the same place: the editor was told that it grew
         await asyncio.sleep(0.2)
         desk.type("?")
@@ -127,8 +122,7 @@ async def test_keys_are_counted_by_language_and_told_once_a_minute() -> None:
 
 async def test_every_event_names_the_editor_and_the_model() -> None:
     async with Recorded(ScriptedGateway(ANSWER), editor="Visual Studio Code") as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         events = desk.of(Event)
         assert len(events) >= 3
         assert {(event.editor, event.model) for event in events} == {("visual-studio-code", profile().model)}
@@ -140,14 +134,11 @@ async def test_what_becomes_of_a_suggestion_belongs_to_the_arm_that_it_was_asked
 
     gateway = ScriptedGateway(ANSWER, profile=profile(experiment="context", variant="treatment", block=7))
     async with Recorded(gateway) as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("x = ")
         gateway.profile = profile(experiment="context", variant="control", block=8)
         desk.accept(suggestion)
         await asyncio.sleep(1.0)
-        desk.type("y = ")
-        await desk.ask()
+        await desk.typed("y = ")
         await asyncio.sleep(16.0)
         desk.measured()
         arms = {
@@ -177,9 +168,7 @@ async def test_the_same_text_from_elsewhere_is_the_same_session() -> None:
 async def test_partial_accepts_add_their_characters_and_the_rest_adds_only_the_rest() -> None:
     script = Script([(0.02, "alpha beta\n    gamma")])
     async with Recorded(ScriptedGateway(script)) as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("x = ")
         desk.type("a")  # typed by hand: nobody's accept
         whole = suggestion.text
         for word in ("lpha ", "beta"):
@@ -198,8 +187,7 @@ async def test_partial_accepts_add_their_characters_and_the_rest_adds_only_the_r
 @pytest.mark.parametrize("report_first", [True, False])
 async def test_reported_words_count_once_whichever_comes_first(report_first: bool) -> None:
     async with Recorded(ScriptedGateway(Script([(0.02, "alpha beta gamma")]))) as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
+        suggestion = await desk.typed("x = ")
         for word in ("alpha ", "beta "):
             assert suggestion is not None
             if report_first:
@@ -208,7 +196,6 @@ async def test_reported_words_count_once_whichever_comes_first(report_first: boo
             if not report_first:
                 desk.flow.partially_accepted(suggestion.id, len(word))
             suggestion = await desk.ask()
-        assert suggestion is not None
         desk.accept(suggestion)
         assert [(event.kind, event.characters) for event in desk.of(Accept)] == (
             [("word", 6), ("word", 5), ("full", 5)]
@@ -223,21 +210,17 @@ async def test_reported_words_count_once_whichever_comes_first(report_first: boo
 async def test_where_policy_allows_nothing_there_was_no_opportunity_and_an_absent_gateway_is_a_miss() -> None:
     gateway = ScriptedGateway(ANSWER)
     async with Recorded(gateway, "foo| = bar\n") as desk:
-        desk.type("d")
-        assert await desk.ask() is None
+        assert await desk.typed("d") is None
         assert desk.of(Opportunity) == []
         desk.move(" = bar")
         gateway.connected = False
-        desk.type("s")
-        assert await desk.ask() is None
+        assert await desk.typed("s") is None
         assert [event.outcome for event in desk.of(Opportunity)] == ["offline"]
 
 
 async def test_survival_is_measured_in_the_live_document() -> None:
     async with Recorded(ScriptedGateway(ANSWER), "|\n") as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("x = ")
         desk.accept(suggestion)
         await asyncio.sleep(15)
         desk.measured()
@@ -253,8 +236,7 @@ async def test_survival_is_measured_in_the_live_document() -> None:
 
 async def test_a_clock_that_jumps_moves_the_day_and_no_duration() -> None:
     async with Recorded(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        await desk.ask()
+        await desk.typed("x = ")
         await asyncio.sleep(1)
         desk.recorder.set_wall(WALL_MS - 86_400_000)
         desk.type("?")
@@ -268,9 +250,7 @@ async def test_a_clock_that_jumps_moves_the_day_and_no_duration() -> None:
 @pytest.mark.parametrize("texts", [False, True])
 async def test_samples_hold_text_only_where_they_are_wanted(texts: bool) -> None:
     async with Recorded(ScriptedGateway(ANSWER), texts=texts) as desk:
-        desk.type("x = ")
-        suggestion = await desk.ask()
-        assert suggestion is not None
+        suggestion = await desk.typed("x = ")
         desk.accept(suggestion)
         samples = [(sample.prefix, sample.suggestion, sample.accepted) for sample in desk.of(Sample)]
     assert samples == ([("x = ", "secret_name(a)", True)] if texts else [])

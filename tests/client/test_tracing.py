@@ -62,10 +62,8 @@ async def test_from_the_key_to_the_answer() -> None:
 
 async def test_an_answer_out_of_the_cache_is_one_span_and_a_newer_question_ends_the_older() -> None:
     async with TracedDesk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        await desk.ask()
-        desk.type("f")
-        await desk.ask()
+        await desk.typed("x = ")
+        await desk.typed("f")
         _, second = desk.traces.named("foretype.suggestion")
         assert second.attributes["foretype.outcome"] == "suggested"
         assert second.attributes["foretype.served_from"] != "network"
@@ -83,8 +81,7 @@ async def test_a_refusal_is_its_code_and_nothing_else() -> None:
     refused = Script(error=RequestRefusedError(ErrorCode.OVERLOADED, SECRET, retry_after_ms=10))
 
     async with TracedDesk(ScriptedGateway(refused)) as desk:
-        desk.type("x = ")
-        assert await desk.ask() is None
+        assert await desk.typed("x = ") is None
         request = desk.traces.one("foretype.request")
         assert request.status.description == "overloaded" and not request.status.is_ok
         assert SECRET not in request.to_json()
@@ -94,8 +91,7 @@ async def test_what_is_asked_ahead_is_a_trace_of_its_own_and_nothing_of_the_text
     policy = Policy(PolicyOptions(switches=Switches(speculative=True, preload=False)))
     script = Script([(0.02, f"{SECRET}()")])
     async with TracedDesk(ScriptedGateway(script), f"{SECRET} = 1\n|", policy=policy) as desk:
-        desk.type(f"{SECRET}")
-        await desk.ask()
+        await desk.typed(f"{SECRET}")
         await asyncio.sleep(2)
         requests = desk.traces.named("foretype.request")
         ahead = [span for span in requests if span.attributes["foretype.class"] == "speculative"]

@@ -39,11 +39,9 @@ def times_ms(span: ReadableSpan) -> tuple[float, float]:
 
 def traceparent(span: ReadableSpan) -> str:
     context = span.get_span_context()
-    assert context is not None
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
     context = parent.get_span_context()
-    assert context is not None
     return span.parent is not None and span.parent.span_id == context.span_id

@@ -115,6 +115,11 @@ class Desk:
     async def ask(self, **options: Any) -> Suggestion | None:
         return await self.flow.suggest(self.document.snapshot(), self.cursor, **options)
 
+    async def typed(self, text: str, **options: Any) -> Suggestion | None:
+        """What is suggested behind `text`, which is typed first."""
+        self.type(text)
+        return await self.ask(**options)
+
     def asking(self, **options: Any) -> asyncio.Task[Suggestion | None]:
         return asyncio.create_task(self.ask(**options))
 

@@ -75,7 +75,6 @@ def test_a_question_holds_what_the_profile_wants_and_no_more() -> None:
     wanted = EditWindow(lines_above=1, lines_below=1, around_lines=2, edits=2, related=True)
     edits = [RecentEdit(path="x.py", old=f"{n}\n", new=f"{n}!\n") for n in range(4)]
     found = question_at(text, text.index("20"), wanted, path="x.py", edits=edits, related=[RelatedText(text="t")])
-    assert found is not None
     assert found.window == "line 19\nline 20\nline 21\n" and found.window[found.cursor :].startswith("20\n")
     assert (found.above, found.below, found.first_line) == ("line 17\nline 18\n", "line 22\nline 23\n", 19)
     assert found.edits == edits[2:] and len(found.related) == 1

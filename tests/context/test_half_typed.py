@@ -124,7 +124,6 @@ def test_what_grammars_make_of_half_typed_code(
     language: str, seen: str, text: str, error: bool, found: int, words: str
 ) -> None:
     parser = parser_for(language)
-    assert parser is not None
     root = parser.parse(text.encode()).root_node
     here = version(f"tree-sitter-{seen.split()[0]}")
     assert (root.has_error, functions(root)) == (error, found), f"{words}: seen with {seen}, here it is {here}"

@@ -97,7 +97,6 @@ def test_nobody_can_tell_without_a_tree_or_where_the_file_is_broken_elsewhere() 
 def test_the_tree_that_others_hold_stays_as_it_was() -> None:
     snapshot, offset = at("def f(a):\n    return |\n", "a.py")
     region = snapshot.syntax_at(offset)
-    assert region is not None
     before = str(region.tree.root_node)
     parses_in_place(snapshot, offset, "a +) 1")
     assert str(region.tree.root_node) == before and snapshot.syntax_at(offset) is region

@@ -100,7 +100,6 @@ def snapshot_of(text: str, language: str) -> Snapshot:
 def test_a_neighbourhood_answers_as_the_whole_file_does(language: str, text: str) -> None:
     assert len(text) > 2 * (ABOVE_CHARS + BELOW_CHARS)
     parser = parser_for(language)
-    assert parser is not None
     whole = parser.parse(text.encode()).root_node
     spec = LANGUAGES[language]
     rng = random.Random(7)
@@ -115,7 +114,6 @@ def test_a_neighbourhood_answers_as_the_whole_file_does(language: str, text: str
         if not kinds & (spec.comments | spec.strings):
             assert not in_comment_or_string(document.snapshot(), offset), text[offset - 40 : offset]
         region = document.snapshot().syntax_at(offset)
-        assert region is not None
         assert not region.tree.root_node.has_error, text[region.start : region.start + 80]
         found: Any = region.tree.root_node.descendant_for_byte_range(
             offset - 1 - region.start, offset - 1 - region.start

@@ -121,7 +121,6 @@ def test_what_was_refused_of_like_edits_is_not_offered_again_there() -> None:
     for _ in range(2):
         editor.replace("print", "log")
     first = editor.next()
-    assert first is not None
     editor.edits.refused(editor.text, first.edit)
     second = editor.next()
     assert second is not None and second.edit.start > first.edit.start
@@ -165,7 +164,6 @@ def test_what_would_not_parse_is_not_offered() -> None:
     assert one is not None
     source = editor.text.encode()
     tree = parse_bounded(source, "python")
-    assert tree is not None
     said = editor.edits.next(editor.text, tree.root_node, source, 0, editor.now_s + 1, lambda _: False)
     assert said is None
 

@@ -135,7 +135,6 @@ def test_what_was_refused_in_another_file_is_not_offered_there_again() -> None:
     text = "import pkg.mod\n\npkg.mod.width(1)\n"
     assert elsewhere is not None
     one = next_in(elsewhere, "a.py", text, "python")
-    assert one is not None
     editor.edits.refused(text, one.edit)
     assert next_in(elsewhere, "a.py", text, "python") is None
 

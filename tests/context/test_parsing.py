@@ -74,7 +74,6 @@ def test_a_nodes_text_does_not_depend_on_the_steps_that_its_parse_left() -> None
     source = b"".join(b"def function_%d(value):\n    return value\n\n" % at for at in range(500))
     least = next(steps for steps in range(2, 10_000) if parse_in_steps(parser, source, steps) is not None)
     tree = parse_in_steps(parser, source, least)
-    assert tree is not None
     named = [node.child_by_field_name("name") for node in tree.root_node.named_children]
     assert [node_text(node, source) for node in named] == [f"function_{at}" for at in range(500)]
     assert [node.text for node in named if node is not None] == [b"function_%d" % at for at in range(500)]

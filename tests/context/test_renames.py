@@ -29,7 +29,6 @@ def sites(marked: str, language: str, old: str = "width") -> tuple[list[Edit], l
     assert rename is not None and rename == Rename(old, NEW, at)
     source = text.encode()
     tree = parse_bounded(source, language)
-    assert tree is not None
     wanted = list[Edit]()
     for marks, mark in enumerate(re.finditer("[«»‹›]", marked)):
         if mark[0] == "‹":
@@ -262,6 +261,5 @@ def test_any_text_gives_places_that_hold_the_old_name_or_nothing(code: str, lang
     start = places[at % len(places)] if places else 0
     source = code.encode()
     tree = parse_bounded(source, language)
-    assert tree is not None
     for edit in sites_of(Rename("width", "size", start), tree.root_node, source, code, language):
         assert code[edit.start : edit.end] == "width"

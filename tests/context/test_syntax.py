@@ -146,7 +146,6 @@ def test_a_colon_of_an_annotation_opens_nothing() -> None:
 @pytest.mark.parametrize("language", [name for name, spec in LANGUAGES.items() if spec.wheel])
 def test_the_tables_of_a_language_fit_its_grammar(language: str) -> None:
     spec, grammar = LANGUAGES[language], syntax_of(language)
-    assert grammar is not None
     Query(grammar, spec.definitions)
     known = {grammar.node_kind_for_id(number) for number in range(grammar.node_kind_count)}
     for names in (spec.scopes, spec.blocks, spec.strings):
