@@ -1,4 +1,4 @@
-"""A server that answers in JSON what a test says."""
+"""Servers of HTTP for tests, on a free port of this machine."""
 
 import contextlib
 import json
@@ -8,11 +8,30 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def listening(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[ThreadingHTTPServer]:
+    """A server that answers by `handler`, while it runs; connections that a client keeps hold nobody up."""
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @contextlib.contextmanager
 def json_server(answer: Callable[[str, str], Any]) -> Iterator[str]:
     """Its URL, while it runs. `answer` gets method and path of each request, on the server's threads."""
 
-    class Door(BaseHTTPRequestHandler):
+    class Door(QuietHandler):
         def do_GET(self) -> None:
             body = json.dumps(answer(self.command, self.path)).encode()
             self.send_response(200)
@@ -22,12 +41,5 @@ def json_server(answer: Callable[[str, str], Any]) -> Iterator[str]:
 
         do_PUT = do_POST = do_DELETE = do_GET
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
+    with listening(Door) as server:
+        yield f"http://127.0.0.1:{server.server_port}"

@@ -116,7 +116,7 @@ def test_what_was_shown_and_diverged_is_not_offered_there_for_ten_minutes() -> N
     assert not editor.feedback.refused(place, "foo", 2.0)
     editor.wait(7.0)
     (ended,) = editor.of(Ended)
-    assert isinstance(ended, Ended) and ended.rejected and ended.at_s == 1.0
+    assert ended.rejected and ended.at_s == 1.0
     assert editor.feedback.refused(place, "foo", 7.0)
     assert not editor.feedback.refused(place, "bar", 7.0)
     assert editor.feedback.refused(place, "foo", 600.0)
@@ -149,7 +149,6 @@ def test_leaving_a_shown_suggestion_rejects_it() -> None:
     editor.offer("foo", 0.0)
     editor.move("above", 1.0)
     (ended,) = editor.of(Ended)
-    assert isinstance(ended, Ended)
     assert (ended.reason, ended.rejected, ended.visible_ms) == (EndReason.LEFT, True, 1000)
 
 
@@ -158,7 +157,6 @@ def test_a_new_suggestion_in_its_place_is_no_rejection() -> None:
     editor.offer("foo", 0.0)
     editor.offer("bar", 1.0, id="s2")
     (ended,) = editor.of(Ended)
-    assert isinstance(ended, Ended)
     assert (ended.id, ended.reason, ended.rejected) == ("s1", EndReason.REPLACED, False)
 
 
@@ -167,7 +165,6 @@ def test_closing_the_document_ends_it() -> None:
     editor.offer("foo", 0.0)
     editor.events += editor.feedback.closed(URI, 1.0)
     (ended,) = editor.of(Ended)
-    assert isinstance(ended, Ended)
     assert (ended.reason, ended.rejected) == (EndReason.CLOSED, False)
     assert editor.feedback.visible(URI) is None
 
@@ -247,7 +244,7 @@ def test_typing_it_out_is_told_apart_from_taking_it() -> None:
     editor.press("a", 1.0)
     editor.press("b", 1.1)
     (accepted,) = editor.of(Accepted)
-    assert isinstance(accepted, Accepted) and accepted.how is Taken.TYPED
+    assert accepted.how is Taken.TYPED
 
 
 def test_what_the_editor_reports_is_not_inferred_again() -> None:
@@ -281,7 +278,7 @@ def test_an_accept_reported_after_an_inferred_rejection_takes_the_rejection_back
     editor.events += editor.feedback.accepted("s1", 7.1)
     assert not editor.feedback.refused(place, "foo", 7.2)
     (accepted,) = editor.of(Accepted)
-    assert isinstance(accepted, Accepted) and accepted.how is Taken.REPORTED
+    assert accepted.how is Taken.REPORTED
 
 
 def test_reported_partial_accepts_count_from_the_start_and_only_grow() -> None:

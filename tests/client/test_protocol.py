@@ -2,6 +2,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from client.wire_server import resolved
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source, digest_of
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
 from foretype_wire.codec import Codec, scrub
@@ -417,19 +418,7 @@ class Connection(RuleBasedStateMachine):
                     assert isinstance(event, get_args(Event))
 
     def resolve(self, message: Complete) -> None:
-        missing: list[bytes] = []
-        texts: list[str] = []
-        for segment in message.segments:
-            if segment.text is not None:
-                self.gateway.receive_text(segment.kind, segment.text)
-                texts.append(segment.text)
-                continue
-            assert segment.digest is not None
-            text = self.gateway.receive_digest(segment.kind, segment.digest)
-            if text is None:
-                missing.append(segment.digest)
-            else:
-                texts.append(text)
+        texts, missing = resolved(self.gateway, message)
         if missing:
             self.protocol.receive_frame(msgspec.msgpack.encode(Need(id=message.id, digests=missing)))
         else:

@@ -45,18 +45,28 @@ def call(id: str, *texts: str, **more: Any) -> Complete[Segment]:
     return Complete(id=id, segments=segments, **more)
 
 
+def made(*url: str, **options: Any) -> Session:
+    return Session(*url, **{"clock": time.monotonic, "rng": random.Random(1), "backoff": FAST, **options})
+
+
 @asynccontextmanager
-async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session]:
+async def started(*url: str, **options: Any) -> AsyncIterator[Session]:
     told = {name: options.pop(name) for name in ("profiles", "connections", "acknowledged") if name in options}
-    session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST, **options)
+    session = made(*url, **options)
     for name, subscriber in told.items():
         getattr(session, name).add(subscriber)
     await session.start()
     try:
-        await session.ready(60)
         yield session
     finally:
         await session.close()
+
+
+@asynccontextmanager
+async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session]:
+    async with started(server.url, **options) as session:
+        await session.ready(60)
+        yield session
 
 
 @pytest.mark.parametrize("json", [False, True])
@@ -77,51 +87,34 @@ async def test_the_network_took_what_the_gateway_did_not() -> None:
         now = 7.5
         await answer(peer, message)
 
-    async with WireServer(later) as server:
-        session = Session(server.url, clock=lambda: now, rng=random.Random(1), backoff=FAST)
-        await session.start()
-        try:
-            await session.ready(60)
-            _, done = await read(session.complete(call("1", "x")))
-        finally:
-            await session.close()
+    async with WireServer(later) as server, connected(server, clock=lambda: now) as session:
+        _, done = await read(session.complete(call("1", "x")))
     assert done.timings_ms.network == pytest.approx(2500 - 0.003)
 
 
 async def test_counters_go_on_over_connections() -> None:
-    async with WireServer() as server:
-        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
-        counted = session.statistics()
-        assert (counted.calls, counted.text_segments, counted.digest_segments, counted.needs, counted.bad_frames) == (
-            (0,) * 5
-        )
-        await session.start()
-        try:
-            await session.ready(60)
-            await read(session.complete(call("1", "stable")))
-            await server.peers[0].connection.close()
-            await server.wait_for(Hello, 2)
-            await until(lambda: session.connected)
-            for id in ("2", "3", "4"):
-                await read(session.complete(call(id, "stable")))
-            server.peers[1].cache.clear()
-            await read(session.complete(call("5", "stable")))
-            await server.peers[1].connection.send(b"\xc1")
-            await until(lambda: session.statistics().bad_frames)
-            await server.peers[1].connection.close()
-            await server.wait_for(Hello, 3)
-        finally:
-            await session.close()
-    counted = session.statistics()
+    def counts() -> tuple[int, ...]:
+        one = session.statistics()
+        return one.calls, one.text_segments, one.digest_segments, one.needs, one.bad_frames
+
+    async with WireServer() as server, started(server.url) as session:
+        assert counts() == (0, 0, 0, 0, 0)
+        await session.ready(60)
+        await read(session.complete(call("1", "stable")))
+        await server.peers[0].connection.close()
+        await server.wait_for(Hello, 2)
+        await until(lambda: session.connected)
+        for id in ("2", "3", "4"):
+            await read(session.complete(call(id, "stable")))
+        server.peers[1].cache.clear()
+        await read(session.complete(call("5", "stable")))
+        await server.peers[1].connection.send(b"\xc1")
+        await until(lambda: session.statistics().bad_frames)
+        await server.peers[1].connection.close()
+        await server.wait_for(Hello, 3)
     # Sent anew as text after a `need`, a call is still one call.
-    assert (counted.calls, counted.text_segments, counted.digest_segments, counted.needs, counted.bad_frames) == (
-        5,
-        3,
-        3,
-        1,
-        1,
-    )
-    assert counted.connections == 3
+    assert counts() == (5, 3, 3, 1, 1)
+    assert session.statistics().connections == 3
 
 
 async def test_stable_text_travels_once_per_connection() -> None:
@@ -209,10 +202,8 @@ async def test_a_gateway_may_answer_the_close_before_the_connection_is_cut() -> 
 
     async with await asyncio.start_server(slowly, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/stream"
-        session = Session(url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
-        await session.start()
-        await session.ready(60)
-        await session.close()
+        async with started(url) as session:
+            await session.ready(60)
         assert await cut is False
 
 
@@ -236,16 +227,14 @@ async def test_a_gateway_that_does_not_answer_the_close_keeps_no_connection(monk
 
     async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/stream"
-        session = Session(url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
-        await session.start()
-        await session.ready(60)
-        await session.close()
+        async with started(url) as session:
+            await session.ready(60)
         async with asyncio.timeout(15):  # in 20 s a ping without an answer would have ended it
             await left.wait()
 
 
 async def test_a_call_without_a_connection_fails_at_once() -> None:
-    session = Session("ws://127.0.0.1:9/v1/stream", clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+    session = made("ws://127.0.0.1:9/v1/stream")
     with pytest.raises(GatewayGoneError):
         await read(session.complete(call("1", "x")))
     await session.start()
@@ -275,23 +264,18 @@ async def test_a_private_gateway_is_located_anew_for_every_connection() -> None:
         async def locate() -> Endpoint:
             return next(endpoints)
 
-        session = Session(clock=time.monotonic, rng=random.Random(1), backoff=FAST, locate=locate)
-        await session.start()
-        await session.ready(60)
-        await first.peers[0].connection.close()
-        await second.wait_for(Hello)
-        assert session.endpoint == Endpoint(second.url, "two")
-        await session.close()
+        async with started(locate=locate) as session:
+            await session.ready(60)
+            await first.peers[0].connection.close()
+            await second.wait_for(Hello)
+            assert session.endpoint == Endpoint(second.url, "two")
 
 
 async def test_a_wrong_token_is_named_and_never_printed() -> None:
-    async with WireServer(token="right") as server:
-        session = Session(server.url, token="wrong-secret", clock=time.monotonic, rng=random.Random(1), backoff=FAST)
-        await session.start()
+    async with WireServer(token="right") as server, started(server.url, token="wrong-secret") as session:
         with pytest.raises(GatewayGoneError, match=r"401.*token"):
             await session.ready(60)
         assert "wrong-secret" not in repr(session) + repr(session.endpoint) + session.statistics().last_error
-        await session.close()
 
 
 async def test_a_close_with_4401_names_the_token() -> None:
@@ -299,12 +283,9 @@ async def test_a_close_with_4401_names_the_token() -> None:
         async def _talk(self, connection: Any) -> None:
             await connection.close(4401, "no")
 
-    async with Refusing() as server:
-        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
-        await session.start()
+    async with Refusing() as server, started(server.url) as session:
         with pytest.raises(GatewayGoneError, match="4401"):
             await session.ready(60)
-        await session.close()
 
 
 async def test_goaway_lets_running_calls_end_then_reconnects() -> None:
@@ -483,7 +464,7 @@ async def test_a_callback_that_fails_is_not_swallowed() -> None:
         raise ZeroDivisionError
 
     async with WireServer() as server:
-        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        session = made(server.url)
         session.profiles.add(broken)
         await session.start()
         await until(lambda: session._task is not None and session._task.done())
@@ -499,7 +480,7 @@ def test_a_url_that_is_no_websocket_url_is_refused_with_an_example(url: str) -> 
 
 @pytest.mark.parametrize("url", ["ws://ann:s3cret@127.0.0.1:9/v1/stream?token=s3cret", "ws://s3cret@127.0.0.1:9/"])
 async def test_credentials_in_the_url_are_in_no_message(url: str) -> None:
-    session = Session(url, clock=time.monotonic, rng=random.Random(0), backoff=FAST)
+    session = made(url)
     with pytest.raises(GatewayGoneError) as early:
         await session.ready(0.0)
     await session.start()
@@ -561,13 +542,11 @@ async def test_the_back_off_grows_until_a_gateway_takes_us_in() -> None:
             return Endpoint(server.url, None)
 
         backoff = Backoff(base_s=1.0, cap_s=100.0)
-        session = Session(clock=time.monotonic, rng=Longest(), backoff=backoff, locate=locate, sleep=sleep)
-        await session.start()
-        await ours.wait_for(Hello)
-        await until(lambda: session.connected)
-        await ours.peers[0].connection.close()
-        await ours.wait_for(Hello, 2)
-        await session.close()
+        async with started(rng=Longest(), backoff=backoff, locate=locate, sleep=sleep) as session:
+            await ours.wait_for(Hello)
+            await until(lambda: session.connected)
+            await ours.peers[0].connection.close()
+            await ours.wait_for(Hello, 2)
     assert waits == [1.0, 2.0, 4.0, 8.0, 1.0, 2.0, 4.0]
 
 
@@ -638,21 +617,18 @@ async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_qu
         router = _Router(port)
         listener = await asyncio.start_server(router.take, "127.0.0.1", 0)
         url = server.url.replace(str(port), str(listener.sockets[0].getsockname()[1]))
-        session = Session(url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
-        session.connections.add(states.append)
-        await session.start()
         try:
-            await session.ready(60)
-            await read(session.complete(call("1", "a = 1\n")))
-            router.forget()
-            with pytest.raises(GatewayGoneError):
-                await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))
-            await until(lambda: session.connected)
-            text, _ = await read(session.complete(call("3", "a = 1\n")))
-            assert text == "return a + b" and router.connections == 2
-            assert states == [True, False, True]
+            async with started(url, connections=states.append) as session:
+                await session.ready(60)
+                await read(session.complete(call("1", "a = 1\n")))
+                router.forget()
+                with pytest.raises(GatewayGoneError):
+                    await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))
+                await until(lambda: session.connected)
+                text, _ = await read(session.complete(call("3", "a = 1\n")))
+                assert text == "return a + b" and router.connections == 2
+                assert states == [True, False, True]
         finally:
-            await session.close()
             listener.close()
             await router.close()
             await listener.wait_closed()

@@ -37,6 +37,24 @@ PROFILE = Profile(
 )
 
 
+def resolved(cache: SegmentCache, message: Complete) -> tuple[list[str], list[bytes]]:
+    """The texts of the segments of `message`, and the digests that are not known."""
+    texts: list[str] = []
+    missing: list[bytes] = []
+    for segment in message.segments:
+        if segment.text is not None:
+            cache.receive_text(segment.kind, segment.text)
+            texts.append(segment.text)
+        else:
+            assert segment.digest is not None
+            text = cache.receive_digest(segment.kind, segment.digest)
+            if text is None:
+                missing.append(segment.digest)
+            else:
+                texts.append(text)
+    return texts, missing
+
+
 class Peer:
     """One connection, seen from the gateway."""
 
@@ -51,21 +69,8 @@ class Peer:
         await self.connection.send(encoded)
 
     def missing(self, message: Complete) -> list[bytes]:
-        """Resolve the segments of `message`; the digests that are not known."""
-        missing: list[bytes] = []
-        texts: list[str] = []
-        for segment in message.segments:
-            if segment.text is not None:
-                self.cache.receive_text(segment.kind, segment.text)
-                texts.append(segment.text)
-            else:
-                assert segment.digest is not None
-                text = self.cache.receive_digest(segment.kind, segment.digest)
-                if text is None:
-                    missing.append(segment.digest)
-                else:
-                    texts.append(text)
-        self.prompts[message.id] = texts
+        """The digests of `message` that are not known."""
+        self.prompts[message.id], missing = resolved(self.cache, message)
         return missing
 
 

@@ -1,11 +1,10 @@
 """A server of one file that breaks, lies and refuses as it is told: what networks and proxies do to a download."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from json_server import QuietHandler, listening
 
 
 @dataclass
@@ -38,11 +37,8 @@ class FileServer:
 
 @contextmanager
 def serving(served: FileServer) -> Iterator[FileServer]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
 
         def do_GET(self) -> None:
             served.requests.append(dict(self.headers))
@@ -89,14 +85,6 @@ def serving(served: FileServer) -> Iterator[FileServer]:
                 self.close_connection = True
             self.wfile.write(rest)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    served.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with listening(Handler) as server:
+        served.port = server.server_port
         yield served
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -1,16 +1,15 @@
 """Stand-ins for servers of models, by what they answer to those who look at them (written from their sources; not the thing)."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_models.gguf_tokenizer import tokenizer_of
+from json_server import QuietHandler, listening
 
 CODER = "qwen2.5-coder-1.5b"
 
@@ -94,11 +93,8 @@ def _text_of(model: str, ids: list[int]) -> str:
 
 @contextmanager
 def serving(served: ModelServer) -> Iterator[ModelServer]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
 
         def say(self, status: int, value: object) -> None:
             data = json.dumps(value).encode()
@@ -107,6 +103,14 @@ def serving(served: ModelServer) -> Iterator[ModelServer]:
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        def stream(self, *events: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.close_connection = True
+            self.end_headers()
+            self.wfile.write("".join(f"data: {event}\n\n" for event in events).encode())
 
         def complete(self, body: dict[str, Any]) -> None:
             """As llama.cpp does: 3f545be, tools/server/server-task.cpp."""
@@ -122,15 +126,9 @@ def serving(served: ModelServer) -> Iterator[ModelServer]:
             if not body.get("stream"):
                 self.say(200, last | {"tokens": [1]})
                 return
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Connection", "close")
-            self.close_connection = True
-            self.end_headers()
-            for piece in text.splitlines(keepends=True):
-                part = {"content": piece, "tokens": [1 << 20], "stop": False}
-                self.wfile.write(f"data: {json.dumps(part)}\n\n".encode())
-            self.wfile.write(f"data: {json.dumps(last)}\n\n".encode())
+            pieces = text.splitlines(keepends=True)
+            parts = [{"content": piece, "tokens": [1 << 20], "stop": False} for piece in pieces]
+            self.stream(*map(json.dumps, [*parts, last]))
 
         def do_GET(self) -> None:
             found = served.says.get(self.path)
@@ -157,24 +155,11 @@ def serving(served: ModelServer) -> Iterator[ModelServer]:
             if not body.get("stream"):
                 self.say(200, {"model": model, "choices": [choice], "usage": usage})
                 return
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Connection", "close")
-            self.close_connection = True
-            self.end_headers()
-            for piece in (*text.splitlines(keepends=True), ""):
-                last = {"index": 0, "text": piece, "finish_reason": None if piece else "stop"}
-                self.wfile.write(f"data: {json.dumps({'model': model, 'choices': [last]})}\n\n".encode())
-            self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode())
+            pieces = (*text.splitlines(keepends=True), "")
+            choices = [{"index": 0, "text": one, "finish_reason": None if one else "stop"} for one in pieces]
+            parts = [{"model": model, "choices": [choice]} for choice in choices]
+            self.stream(*map(json.dumps, [*parts, {"choices": [], "usage": usage}]), "[DONE]")
 
-    server = ThreadingHTTPServer(("127.0.0.1", served.port), Handler)
-    server.daemon_threads = True
-    served.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with listening(Handler, served.port) as server:
+        served.port = server.server_port
         yield served
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -1,8 +1,7 @@
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from foretype_retrieval.watch import IndexedFolder
 from foretype_retrieval.worker import run_worker
 from git_repo import git
 from retrieval.workspace import FILES, write_files
+from waiting import wait_until
 
 PLACE = "from shop.cart import Basket\n\n\ndef pay(basket):\n    total = "
 
@@ -26,19 +26,11 @@ def at_end(root: Path, path: str = "pay.py", text: str = PLACE) -> tuple[Snapsho
     return Document((root / path).as_uri(), text, path=path).snapshot(), len(text)
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail("did not happen in time")
-        time.sleep(0.02)
-
-
 @contextmanager
 def indexed(folder: Path) -> Generator[tuple[Path, RetrievalSource]]:
     root = write_files(folder / "w")
     source = open_source([root], cache_dir=folder / "cache")
-    until(lambda: bool(source.snippets(*at_end(root), limit=8)))
+    wait_until(lambda: bool(source.snippets(*at_end(root), limit=8)))
     yield root, source
     source.close()
 
@@ -92,14 +84,14 @@ def test_a_save_is_taken_in(opened: tuple[Path, RetrievalSource]) -> None:
     root, source = opened
     write_files(root, {"shop/cart.py": "class Basket:\n    def grand_total(self):\n        return 1\n"})
     source.saved((root / "shop/cart.py").as_uri())
-    until(lambda: "grand_total" in source.snippets(*at_end(root), limit=8)[0].text)
+    wait_until(lambda: "grand_total" in source.snippets(*at_end(root), limit=8)[0].text)
 
 
 def test_a_deleted_file_is_forgotten(opened: tuple[Path, RetrievalSource]) -> None:
     root, source = opened
     (root / "shop/cart.py").unlink()
     source.saved((root / "shop/cart.py").as_uri())
-    until(lambda: all(one.path != "shop/cart.py" for one in source.snippets(*at_end(root), limit=8)))
+    wait_until(lambda: all(one.path != "shop/cart.py" for one in source.snippets(*at_end(root), limit=8)))
 
 
 @pytest.mark.slow
@@ -113,9 +105,9 @@ def test_a_branch_switch_of_many_files_is_followed(tmp_path: Path) -> None:
     workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
-        until(lambda: workspace.index is not None and bool(workspace.index.defining("old7")))
+        wait_until(lambda: workspace.index is not None and bool(workspace.index.defining("old7")))
         git(root, "checkout", "-q", "two")
-        until(lambda: workspace.index is not None and bool(workspace.index.defining("renewed59")))
+        wait_until(lambda: workspace.index is not None and bool(workspace.index.defining("renewed59")))
         assert workspace.index is not None and not workspace.index.defining("old59")
     finally:
         workspace.close()
@@ -125,7 +117,7 @@ def test_a_restart_reads_what_is_stored(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w")
     for _ in range(2):
         source = open_source([root], cache_dir=tmp_path / "cache")
-        until(lambda: bool(source.snippets(*at_end(root), limit=8)))  # noqa: B023
+        wait_until(lambda: bool(source.snippets(*at_end(root), limit=8)))  # noqa: B023
         source.close()
     assert set(open_index(folder_of(tmp_path / "cache", root), default_embedder()).files()) == set(FILES)
 
@@ -133,7 +125,7 @@ def test_a_restart_reads_what_is_stored(tmp_path: Path) -> None:
 def test_a_workspace_that_disappears_ends_up_empty_and_says_so(tmp_path: Path) -> None:
     workspace = IndexedFolder(tmp_path / "gone", tmp_path / "cache", LazyEmbedder())
     workspace.start()
-    until(lambda: "not a folder" in workspace.status() and workspace.index is not None)
+    wait_until(lambda: "not a folder" in workspace.status() and workspace.index is not None)
     assert workspace.index is not None and len(workspace.index) == 0
     workspace.close()
 
@@ -194,4 +186,4 @@ def test_files_that_may_hold_a_name_are_told_without_reading_them(opened: tuple[
     assert source.holding(root / "elsewhere", "Basket", 8) == []
     (root / "shop/cart.py").unlink()
     source.saved((root / "shop/cart.py").as_uri())
-    until(lambda: root / "shop/cart.py" not in source.holding(root, "Basket", 8))
+    wait_until(lambda: root / "shop/cart.py" not in source.holding(root, "Basket", 8))

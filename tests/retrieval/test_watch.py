@@ -2,8 +2,8 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,17 @@ from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import IndexedFolder
 from git_repo import git
 from retrieval.workspace import FILES, write_files
+from waiting import wait_until
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail("did not happen in time")
-        time.sleep(0.01)
+@contextmanager
+def watching(root: Path, cache: Path, embedder: Any = None, **options: Any) -> Iterator[IndexedFolder]:
+    one = IndexedFolder(root, cache, embedder or LazyEmbedder(), **options)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.close()
 
 
 def defines(workspace: IndexedFolder, name: str) -> bool:
@@ -44,30 +47,28 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspace(root: Path, tmp_path: Path) -> Iterator[IndexedFolder]:
-    one = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
-    one.start()
-    until(lambda: one.index is not None and len(one.index) > 0)
-    yield one
-    one.close()
+    with watching(root, tmp_path / "cache") as one:
+        wait_until(lambda: one.index is not None and len(one.index) > 0)
+        yield one
 
 
 def test_an_unsaved_text_counts_and_its_file_again_when_it_is_closed(workspace: IndexedFolder, root: Path) -> None:
     workspace.edited("shop/cart.py", "def never_saved(): pass\n")
-    until(lambda: defines(workspace, "never_saved"))
+    wait_until(lambda: defines(workspace, "never_saved"))
     assert not defines(workspace, "Basket")
     workspace.touched("shop/cart.py")  # saved by somebody else: what is open still counts
     assert workspace.wait_idle(30) and defines(workspace, "never_saved")
     workspace.edited("shop/cart.py", None)
-    until(lambda: defines(workspace, "Basket") and not defines(workspace, "never_saved"))
+    wait_until(lambda: defines(workspace, "Basket") and not defines(workspace, "never_saved"))
 
 
 def test_what_was_not_saved_is_never_stored(workspace: IndexedFolder, root: Path, tmp_path: Path) -> None:
     workspace.edited("new.py", "def never_saved(): pass\n")
-    until(lambda: defines(workspace, "never_saved"))
+    wait_until(lambda: defines(workspace, "never_saved"))
     write_files(root, {f"m{number}.py": f"def made{number}(): pass\n" for number in range(60)})
     git(root, "init", "-q")
     git(root, "add", ".")
-    until(lambda: defines(workspace, "made59"))
+    wait_until(lambda: defines(workspace, "made59"))
     assert defines(workspace, "never_saved")
     stored = open_index(folder_of(tmp_path / "cache", root), default_embedder())
     assert stored.defining("made59") and not stored.defining("never_saved")
@@ -77,18 +78,14 @@ def test_what_a_scan_leaves_out_is_left_out_open_or_saved_too(root: Path, tmp_pa
     paths = (".env", "build/x.py", "ignored.py", "sub/ignored_too.py", ".hidden/x.py")
     hidden = {path: f"def hidden{number}(): pass\n" for number, path in enumerate(paths)}
     write_files(root, {".gitignore": "ignored.py\n", "sub/.gitignore": "*_too.py\n", **hidden})
-    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
-    workspace.start()
-    try:
-        until(lambda: defines(workspace, "Basket"))
+    with watching(root, tmp_path / "cache") as workspace:
+        wait_until(lambda: defines(workspace, "Basket"))
         for number, (path, text) in enumerate(hidden.items()):
             workspace.edited(path, text)
             workspace.touched(path)
             assert workspace.wait_idle(30) and not defines(workspace, f"hidden{number}"), path
             workspace.edited(path, None)
             assert workspace.wait_idle(30) and not defines(workspace, f"hidden{number}"), path
-    finally:
-        workspace.close()
 
 
 def test_a_private_key_in_an_open_document_is_not_indexed(workspace: IndexedFolder) -> None:
@@ -103,20 +100,16 @@ def test_a_pull_a_reset_and_a_restore_are_followed(tmp_path: Path) -> None:
     git(origin, "commit", "-qm", "one")
     git(tmp_path, "clone", "-q", str(origin), "clone")
     root = tmp_path / "clone"
-    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
-    workspace.start()
-    try:
-        until(lambda: defines(workspace, "Basket"))
+    with watching(root, tmp_path / "cache") as workspace:
+        wait_until(lambda: defines(workspace, "Basket"))
         write_files(origin, {"shop/cart.py": "class Trolley: pass\n"})
         git(origin, "commit", "-qam", "two")
         head = (root / ".git" / "HEAD").stat().st_mtime_ns
         git(root, "pull", "-q", "--ff-only")
         assert (root / ".git" / "HEAD").stat().st_mtime_ns == head  # which alone would not tell
-        until(lambda: defines(workspace, "Trolley") and not defines(workspace, "Basket"))
+        wait_until(lambda: defines(workspace, "Trolley") and not defines(workspace, "Basket"))
         git(root, "reset", "-q", "--hard", "HEAD~1")
-        until(lambda: defines(workspace, "Basket") and not defines(workspace, "Trolley"))
-    finally:
-        workspace.close()
+        wait_until(lambda: defines(workspace, "Basket") and not defines(workspace, "Trolley"))
 
 
 def test_a_work_tree_has_its_git_elsewhere(root: Path, tmp_path: Path) -> None:
@@ -127,14 +120,10 @@ def test_a_work_tree_has_its_git_elsewhere(root: Path, tmp_path: Path) -> None:
     write_files(root, {"shop/cart.py": "class Trolley: pass\n"})
     git(root, "commit", "-qam", "two")
     git(root, "worktree", "add", "-q", "-f", "--detach", str(tmp_path / "tree"), "main")
-    workspace = IndexedFolder(tmp_path / "tree", tmp_path / "cache", LazyEmbedder())
-    workspace.start()
-    try:
-        until(lambda: defines(workspace, "Basket"))
+    with watching(tmp_path / "tree", tmp_path / "cache") as workspace:
+        wait_until(lambda: defines(workspace, "Basket"))
         git(tmp_path / "tree", "checkout", "-q", "--detach", "two")
-        until(lambda: defines(workspace, "Trolley"))
-    finally:
-        workspace.close()
+        wait_until(lambda: defines(workspace, "Trolley"))
 
 
 @pytest.mark.slow
@@ -153,7 +142,7 @@ def test_a_damaged_index_is_made_anew_with_one_line(
         with caplog.at_level(logging.INFO, "foretype_retrieval"):
             caplog.clear()
             workspace.start()
-            until(lambda: defines(workspace, "made59"))  # noqa: B023
+            wait_until(lambda: defines(workspace, "made59"))  # noqa: B023
             workspace.close()
     assert [record.message for record in caplog.records if "anew" in record.message] != []
     assert len(caplog.records) == 1 and capfd.readouterr().err.count("anew") == 0
@@ -162,20 +151,16 @@ def test_a_damaged_index_is_made_anew_with_one_line(
 
 def test_a_folder_that_is_deleted_and_comes_back(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.1)
-    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
-    workspace.start()
-    try:
-        until(lambda: defines(workspace, "Basket"))
+    with watching(root, tmp_path / "cache") as workspace:
+        wait_until(lambda: defines(workspace, "Basket"))
         root.rename(tmp_path / "aside")
-        until(lambda: not defines(workspace, "Basket"))
+        wait_until(lambda: not defines(workspace, "Basket"))
         assert "not a folder" in workspace.status()
         workspace.edited("shop/cart.py", "def still_open(): pass\n")
-        until(lambda: defines(workspace, "still_open"))
+        wait_until(lambda: defines(workspace, "still_open"))
         (tmp_path / "aside").rename(root)
         workspace.edited("shop/cart.py", None)
-        until(lambda: defines(workspace, "Basket") and "not a folder" not in workspace.status())
-    finally:
-        workspace.close()
+        wait_until(lambda: defines(workspace, "Basket") and "not a folder" not in workspace.status())
 
 
 @pytest.mark.slow
@@ -188,16 +173,12 @@ def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Pat
         if progress is not None and progress.files_done:
             workspace.cancel()
 
-    workspace = IndexedFolder(root, tmp_path / "cache", LazyEmbedder(), on_progress=tell)
-    workspace.start()
-    try:
-        until(lambda: "cancelled" in workspace.status())
+    with watching(root, tmp_path / "cache", on_progress=tell) as workspace:
+        wait_until(lambda: "cancelled" in workspace.status())
         assert seen[0] == IndexingProgress(0, 0, 0) and seen[-1] is None
         workspace.edited("m1.py", "def mine(): pass\n")
-        until(lambda: defines(workspace, "mine"))
+        wait_until(lambda: defines(workspace, "mine"))
         assert workspace.index is not None and len(workspace.index.files()) == 1
-    finally:
-        workspace.close()
 
 
 def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,20 +198,16 @@ def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(watch, "run_worker", worker)
     monkeypatch.setattr(watch, "scan", counted)
     monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.01)
-    workspace = IndexedFolder(root, tmp_path / "cache", lambda: None)
-    workspace.start()
-    try:
-        until(lambda: defines(workspace, "f50"))
+    with watching(root, tmp_path / "cache", lambda: None) as workspace:
+        wait_until(lambda: defines(workspace, "f50"))
         write_files(root, {"m010.py": "def renamed(): pass\n"})
-        until(lambda: defines(workspace, "renamed"))
+        wait_until(lambda: defines(workspace, "renamed"))
         seen = len(scans)
-        until(lambda: len(scans) > seen + 3)
+        wait_until(lambda: len(scans) > seen + 3)
         assert len(runs) == 1 and "69 files are left out" in workspace.status()
         for number in range(50):
             (root / f"m{number:03}.py").unlink()
-        until(lambda: defines(workspace, "f100"))
-    finally:
-        workspace.close()
+        wait_until(lambda: defines(workspace, "f100"))
 
 
 def test_a_fault_costs_fresh_answers_and_no_more(
@@ -240,10 +217,10 @@ def test_a_fault_costs_fresh_answers_and_no_more(
     with monkeypatch.context() as broken:
         broken.setattr(watch, "make_entry", lambda *_: 1 / 0)
         workspace.edited("shop/cart.py", "def a(): pass\n")
-        until(lambda: "ZeroDivisionError" in workspace.status())
+        wait_until(lambda: "ZeroDivisionError" in workspace.status())
     assert defines(workspace, "Basket")
     workspace.edited("shop/cart.py", "def b(): pass\n")
-    until(lambda: defines(workspace, "b"))
+    wait_until(lambda: defines(workspace, "b"))
     assert sum("ZeroDivisionError" in record.message for record in caplog.records) == 1
 
 
@@ -262,11 +239,11 @@ def test_a_fault_in_one_document_loses_no_text_and_delays_no_other(
     with monkeypatch.context() as broken:
         broken.setattr(watch, "make_entry", make)
         workspace.edited("shop/cart.py", "def never_saved(): pass\n")
-        until(lambda: len(faults) > 1)
+        wait_until(lambda: len(faults) > 1)
         workspace.edited("shop/money.py", "def another(): pass\n")
-        until(lambda: defines(workspace, "another"))
+        wait_until(lambda: defines(workspace, "another"))
         assert not workspace.wait_idle(0) and "ZeroDivisionError" in workspace.status()
-    until(lambda: defines(workspace, "never_saved"))
+    wait_until(lambda: defines(workspace, "never_saved"))
     assert workspace.wait_idle(30) and "ZeroDivisionError" not in workspace.status()
 
 
@@ -277,8 +254,8 @@ def test_a_fault_that_is_nobodys_loses_no_text_either(
     with monkeypatch.context() as broken:
         broken.setattr(Index, "prepare", lambda self: 1 / 0)
         workspace.edited("shop/cart.py", "def never_saved(): pass\n")
-        until(lambda: "ZeroDivisionError" in workspace.status())
-    until(lambda: defines(workspace, "never_saved"))
+        wait_until(lambda: "ZeroDivisionError" in workspace.status())
+    wait_until(lambda: defines(workspace, "never_saved"))
 
 
 def test_many_open_texts_that_change_at_once_are_all_taken_in(
@@ -320,23 +297,19 @@ def test_a_comparison_does_not_miss_the_file_of_an_open_text(
 
     monkeypatch.setattr(watch, "scan", counted)
     monkeypatch.setattr(watch, "run_worker", worker)
-    workspace = IndexedFolder(root, tmp_path / "cache", lambda: None, clock=lambda: now_s)
-    workspace.start()
-    try:
-        until(lambda: defines(workspace, "Basket"))
+    with watching(root, tmp_path / "cache", lambda: None, clock=lambda: now_s) as workspace:
+        wait_until(lambda: defines(workspace, "Basket"))
         for number in range(50):
             workspace.edited(f"new{number}.py", f"def never_saved{number}(): pass\n")
         assert workspace.wait_idle(60)
         before, started = workspace.generation, len(runs)
         scans.clear()
         now_s += 61.0
-        until(lambda: len(scans) == 1)
+        wait_until(lambda: len(scans) == 1)
         workspace.touched("shop/cart.py")  # taken in after what the last comparison found
         assert workspace.wait_idle(60)
         assert (workspace.generation, len(runs)) == (before + 1, started)
         assert all(defines(workspace, f"never_saved{number}") for number in range(50))
-    finally:
-        workspace.close()
 
 
 def test_a_save_waits_for_no_comparison_and_none_forgets_it(
@@ -363,7 +336,7 @@ def test_a_save_waits_for_no_comparison_and_none_forgets_it(
     def is_true() -> bool:
         return defines(workspace, "saved") and defines(workspace, "made") and not defines(workspace, "format_price")
 
-    until(is_true)
+    wait_until(is_true)
     monkeypatch.setattr(watch, "_SCAN_EVERY_S", 60.0)
     go_on.set()
     assert workspace.wait_idle(60) and is_true()
@@ -375,12 +348,12 @@ def test_an_index_that_only_memory_holds_knows_what_is_open(root: Path, tmp_path
     workspace.edited("shop/cart.py", "def never_saved(): pass\n")
     workspace.start()
     try:
-        until(lambda: defines(workspace, "never_saved"))
+        wait_until(lambda: defines(workspace, "never_saved"))
         assert workspace.wait_idle(60)
         write_files(root, {f"m{number}.py": f"def made{number}(): pass\n" for number in range(60)})
         git(root, "init", "-q")
         git(root, "add", ".")
-        until(lambda: defines(workspace, "made59"))
+        wait_until(lambda: defines(workspace, "made59"))
         assert defines(workspace, "never_saved")
     finally:
         workspace.close()
@@ -416,7 +389,7 @@ def test_a_folder_that_is_reached_over_a_link(source: RetrievalSource, root: Pat
     text = "from shop.cart import Basket\nb = "
     snapshot = Document((link / "pay.py").as_uri(), text, path="pay.py").snapshot()
     assert source.wait(60)
-    until(lambda: bool(source.snippets(snapshot, len(text), limit=3)))
+    wait_until(lambda: bool(source.snippets(snapshot, len(text), limit=3)))
 
 
 def test_documents_of_nowhere_are_no_concern(source: RetrievalSource) -> None:
@@ -432,7 +405,7 @@ def globs_from_the_start(one: IndexedFolder, root: Path, cache: Path) -> Indexed
     one.close()
     other = IndexedFolder(root, cache, LazyEmbedder(), globs=["**/geometry.py"])
     other.start()
-    until(lambda: other.index is not None)
+    wait_until(lambda: other.index is not None)
     assert not defines(other, "Rectangle")  # not for a moment
     return other
 
@@ -440,7 +413,7 @@ def globs_from_the_start(one: IndexedFolder, root: Path, cache: Path) -> Indexed
 def ignored_and_told(one: IndexedFolder, root: Path, cache: Path) -> IndexedFolder:
     (root / ".gitignore").write_text("geometry.py\n")
     one.touched(".gitignore")
-    until(lambda: not defines(one, "Rectangle"))
+    wait_until(lambda: not defines(one, "Rectangle"))
     return one
 
 
@@ -449,7 +422,7 @@ def ignored_while_nothing_ran(one: IndexedFolder, root: Path, cache: Path) -> In
     (root / ".gitignore").write_text("geometry.py\n")
     other = IndexedFolder(root, cache, LazyEmbedder())
     other.start()
-    until(lambda: other.index is not None)
+    wait_until(lambda: other.index is not None)
     assert not defines(other, "Rectangle")
     return other
 
@@ -461,7 +434,7 @@ def test_what_is_left_out_since_it_was_indexed_is_gone_and_stays_gone(
     (root / "geometry.py").write_text("class Rectangle:\n    def area(self):\n        return 1\n")
     first = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
     first.start()
-    until(lambda: defines(first, "Rectangle"))
+    wait_until(lambda: defines(first, "Rectangle"))
     one = leave_out(first, root, tmp_path / "cache")
     try:
         one.touched("geometry.py")  # saved, though it is left out
@@ -472,6 +445,6 @@ def test_what_is_left_out_since_it_was_indexed_is_gone_and_stays_gone(
         (root / ".gitignore").write_text("")
         one.touched(".gitignore")
         if leave_out is not globs_from_the_start:
-            until(lambda: defines(one, "Rectangle"))
+            wait_until(lambda: defines(one, "Rectangle"))
     finally:
         one.close()
