@@ -1,7 +1,5 @@
 """Arguments under new parameters, over all small signatures: whatever comes out binds every value to the parameter it had."""
 
-from __future__ import annotations
-
 from context.typing_editor import parsed
 from foretype_context.edits.arguments import NOT_KNOWN, fits, pairs_of, rewritten
 from foretype_context.edits.parameters import Argument, Parameter, ParameterKind, arguments_of, parameters_in

@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 import pytest
 from context.tiny import tiny
@@ -48,6 +50,12 @@ def assembler(grammar_id: str = "foretype-1", layout: str = "psm_line_last", **b
 
 def ids_of(one: Assembler, plan: Plan) -> list[int]:
     return encode_prompt(one.tokenizer, one.grammar, [placed.segment for placed in plan.segments]).ids
+
+
+def planned(one: Assembler, text: str, offset: int, **more: Any) -> Plan:
+    """The first plan in a file that holds this text."""
+    snapshot = Document("file:///a.py", text, path="a.py").snapshot()
+    return one.plan(PlanState.empty(), snapshot, offset, now=0.0, **more)[0]
 
 
 def check(one: Assembler, plan: Plan, snapshot: Snapshot, offset: int) -> None:
@@ -382,16 +390,14 @@ def test_context_is_dropped_when_time_runs_out() -> None:
     ticks = iter(range(10_000))
     profile = Profile(model="m", grammar="foretype-1", tokenizer_digest="")
     one = Assembler(tokenizer, profile, timer=lambda: next(ticks) * 0.004)
-    snapshot = Document("file:///a.py", SOURCE, path="a.py").snapshot()
-    plan, _ = one.plan(PlanState.empty(), snapshot, 400, snippets=[snippet(1), snippet(2)], now=0.0)
+    plan = planned(one, SOURCE, 400, snippets=[snippet(1), snippet(2)])
     assert files_of(plan) == [] and {drop.reason for drop in plan.dropped} == {"assembly ran out of time"}
     assert plan.prompt_tokens > 100
 
 
 def test_a_repository_stands_before_the_files_and_they_before_the_path() -> None:
     one = assembler(prompt_tokens=2000)
-    snapshot = Document("file:///a.py", SOURCE, path="a.py").snapshot()
-    plan, _ = one.plan(PlanState.empty(), snapshot, 400, snippets=[snippet(1)], now=0.0)
+    plan = planned(one, SOURCE, 400, snippets=[snippet(1)])
     assert [placed.segment.kind for placed in plan.segments][:3] == [Kind.REPOSITORY, Kind.FILE, Kind.PATH]
 
 
@@ -464,8 +470,7 @@ def test_offsets_outside_the_text_are_clamped() -> None:
 def test_one_huge_line_costs_its_neighbourhood() -> None:
     one = assembler(prompt_tokens=300)
     text = "x = [" + "1, " * 1_000_000 + "]\n"
-    snapshot = Document("file:///a.py", text, path="a.py").snapshot()
-    plan, _ = one.plan(PlanState.empty(), snapshot, 1_500_000, now=0.0)
+    plan = planned(one, text, 1_500_000)
     assert plan.prompt_tokens <= 300 and len(plan.middle) > 100
     assert text[:1_500_000].endswith(plan.middle)
 
@@ -491,8 +496,7 @@ def test_a_closed_file_is_forgotten_and_old_ones_too() -> None:
 
 def test_healed_characters_are_left_out_of_the_prompt() -> None:
     one = assembler("qwen2.5-coder")
-    snapshot = Document("file:///a.py", "def f():\n    retu\n", path="a.py").snapshot()
-    plan, _ = one.plan(PlanState.empty(), snapshot, 17, now=0.0)
+    plan = planned(one, "def f():\n    retu\n", 17)
     assert (plan.middle, plan.healed, plan.stop.repeats) == ("   ", " retu", " retu")
     assert grammar("foretype-1").heals is False
 
@@ -508,8 +512,7 @@ def test_healed_characters_are_left_out_of_the_prompt() -> None:
 )
 def test_holes_of_our_adapter_end_where_its_vocabulary_cuts(before: str, ends: str, healed: str, layout: str) -> None:
     one = assembler("foretype-3", layout)
-    snapshot = Document("file:///a.py", before + "\nBELOW = 1\n", path="a.py").snapshot()
-    plan, _ = one.plan(PlanState.empty(), snapshot, len(before), now=0.0)
+    plan = planned(one, before + "\nBELOW = 1\n", len(before))
     encoded = encode_prompt(one.tokenizer, one.grammar, [placed.segment for placed in plan.segments])
     assert (plan.healed, plan.stop.repeats) == (healed, healed)
     assert encoded.text.endswith(ends.lstrip("\n") if layout == "psm_line_last" else ends) and "BELOW" in encoded.text
@@ -517,8 +520,7 @@ def test_holes_of_our_adapter_end_where_its_vocabulary_cuts(before: str, ends: s
 
 def test_a_prompt_ends_before_a_line_break_that_a_token_would_hold_with_the_indentation() -> None:
     before = "import os\ndef f(x):\n"
-    snapshot = Document("file:///a.py", before + "\nBELOW = 1\n", path="a.py").snapshot()
-    plan, _ = assembler("foretype-3", "spm").plan(PlanState.empty(), snapshot, len(before), now=0.0)
+    plan = planned(assembler("foretype-3", "spm"), before + "\nBELOW = 1\n", len(before))
     assert plan.healed == "\n"
 
 
@@ -534,8 +536,7 @@ def test_left_to_right_shows_the_text_above_alone_and_ends_where_the_vocabulary_
     before: str, ends: str, healed: str
 ) -> None:
     one = assembler("left-to-right", "left_to_right")
-    snapshot = Document("file:///a.py", before + "\nBELOW = 1\n", path="a.py").snapshot()
-    plan, _ = one.plan(PlanState.empty(), snapshot, len(before), now=0.0)
+    plan = planned(one, before + "\nBELOW = 1\n", len(before))
     encoded = encode_prompt(one.tokenizer, one.grammar, [placed.segment for placed in plan.segments])
     assert encoded.text.endswith(ends) and "BELOW" not in encoded.text
     assert (plan.healed, plan.stop.repeats) == (healed, healed)

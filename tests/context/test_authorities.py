@@ -1,7 +1,5 @@
 """Every door trusts the same authorities: the operating system's, or those that SSL_CERT_FILE and SSL_CERT_DIR name."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import ssl

@@ -1,7 +1,5 @@
 """What a developer did in one place is one replacement; what was not typed is known as such."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
 from foretype_context.text.document import Edit

@@ -1,7 +1,5 @@
 """What is taken of an answer: one edit within the window, or nothing. Whatever comes, and in whatever pieces."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompts of models that predict edits, byte for byte and id for id, and what is left out of a question that is too large."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Windows, and what was done in them before: always whole lines, always of this text."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_context.edit_models.question import (
     MAX_QUESTION_CHARS,

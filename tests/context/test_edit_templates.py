@@ -1,7 +1,5 @@
 """What two edits have in common, and where else it applies: `generalised` and `matches`, on lines."""
 
-from __future__ import annotations
-
 import pytest
 from context.typing_editor import parsed
 from foretype_context.edits.bursts import Burst, ChangeOrigin

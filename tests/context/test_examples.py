@@ -1,9 +1,7 @@
 """What one or two edits of somebody say of other places, and all that keeps us silent. Keys go in, a text comes out."""
 
-from __future__ import annotations
-
 import pytest
-from context.typing_editor import Editor
+from context.typing_editor import Editor, changed
 from foretype_context.edits.examples import Examples
 from foretype_context.edits.next_edit import Evidence
 from foretype_context.syntax.languages import LANGUAGES
@@ -66,16 +64,14 @@ def test_every_language_that_we_parse_is_among_them() -> None:
 
 
 def test_an_edit_that_did_otherwise_speaks_against_the_two_that_did_alike() -> None:
-    editor = Editor("expect(a).ok(1)\nexpect(b).ok(2)\nexpect(c).ok(3)\nexpect(d).ok(4)\n")
-    editor.replace("expect(a)", "verify(a)")
+    editor = changed("expect(a).ok(1)\nexpect(b).ok(2)\nexpect(c).ok(3)\nexpect(d).ok(4)\n", "expect(a)", "verify(a)")
     editor.replace("expect(b)", "check(b)")
     editor.replace("expect(c)", "check(c)")
     assert editor.next() is None
 
 
 def test_two_edits_of_one_line_are_one_example() -> None:
-    editor = Editor("expect(a).ok(1)\nexpect(b).ok(2)\nexpect(c).ok(3)\n")
-    editor.replace("expect(a)", "check(a)")
+    editor = changed("expect(a).ok(1)\nexpect(b).ok(2)\nexpect(c).ok(3)\n", "expect(a)", "check(a)")
     editor.replace(".ok(1)", ".is(1)")
     editor.replace("expect(b)", "check(b)")
     assert editor.next() is None  # the other half is to come
@@ -84,8 +80,7 @@ def test_two_edits_of_one_line_are_one_example() -> None:
 
 
 def test_a_place_that_was_passed_by_speaks_against_all() -> None:
-    editor = Editor("".join(f"call({name}.old)\n" for name in "abcde"))
-    editor.replace("a.old", "a.new")
+    editor = changed("".join(f"call({name}.old)\n" for name in "abcde"), "a.old", "a.new")
     editor.replace("c.old", "c.new")
     assert editor.next() is None
 
@@ -119,8 +114,7 @@ def test_what_was_done_in_strings_stays_in_strings() -> None:
 def test_one_example_suffices_where_the_lines_around_are_the_same_too() -> None:
     part = "    begin()\n    log.info('start %s', name)\n    end()\n"
     text = f"def f():\n{part}\n\ndef g():\n{part}    # log.info('start %s', name)\n"
-    editor = Editor(text)
-    editor.replace("log.info", "log.debug")
+    editor = changed(text, "log.info", "log.debug")
     one = editor.next()
     assert one is not None and one.evidence is Evidence.ONE_EXAMPLE
     assert shown(editor) == text.replace("log.info", "log.debug", 2)
@@ -146,8 +140,7 @@ def test_one_example_says_nothing_of_what_is_merely_like_it(text: str, old: str,
 
 
 def test_one_example_is_over_when_something_else_was_typed() -> None:
-    editor = Editor("log.info('start %s', name)\nlog.info('start %s', name)\nx = 1\n")
-    editor.replace("log.info", "log.debug")
+    editor = changed("log.info('start %s', name)\nlog.info('start %s', name)\nx = 1\n", "log.info", "log.debug")
     editor.replace("x = 1", "x = 2")
     assert editor.next() is None
 

@@ -1,7 +1,5 @@
 """Which family a vocabulary is: every control token that would be emitted, nothing guessed."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The door to git: what a repository says is read, what it configures is not."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The matcher of globs says what git says, and takes time linear in a path whatever the pattern is."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -1,7 +1,5 @@
 """A grammar is data: what is taken over the wire, what is refused, and the bytes that each family gets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Where a prompt ends, and what an answer has to repeat."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Which files `.gitignore` and the user leave out, asked one by one: as git itself says."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which import statements mean one file of the repository, and what they call it."""
 
-from __future__ import annotations
-
 import pytest
 from context.typing_editor import parsed
 from foretype_context.edits.imports import imported

@@ -1,7 +1,5 @@
 """A file's earlier places: who comes back finds the prompt that is cached, and nothing stale in it."""
 
-from __future__ import annotations
-
 from context.tiny import tiny
 from foretype_context.prompt.assemble import Assembler, Plan, PlanState
 from foretype_context.prompt.profile import Budgets, Profile

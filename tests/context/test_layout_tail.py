@@ -1,7 +1,5 @@
 """Tails of several lines: what stands between the cursor and a frozen suffix, and that nothing is lost or shown twice."""
 
-from __future__ import annotations
-
 import pytest
 from context.test_layout_places import SOURCE, ids_of, opened, shared, text_of
 from context.tiny import tiny

@@ -3,8 +3,6 @@
 `«»` is what was renamed, `‹›` what is to follow.
 """
 
-from __future__ import annotations
-
 import pytest
 from context.test_renames import sites
 from context.typing_editor import parsed

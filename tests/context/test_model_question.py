@@ -1,7 +1,5 @@
 """What a model is asked of a document, and what of its answer is taken."""
 
-from __future__ import annotations
-
 from foretype_context.edit_models.question import EditWindow, WindowEdit
 from foretype_context.edits.followed import Change, Followed
 from foretype_context.edits.model_question import ModelQuestion, ModelQuestions

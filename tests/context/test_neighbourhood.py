@@ -1,7 +1,5 @@
 """The tree around the cursor says what the tree of the whole file says, at the cost of the neighbourhood."""
 
-from __future__ import annotations
-
 import gc
 import random
 import tracemalloc

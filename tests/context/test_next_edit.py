@@ -1,8 +1,6 @@
 """The next edit of a document as a developer meets it: keys go in, at most one place comes out."""
 
-from __future__ import annotations
-
-from context.typing_editor import Editor, applied
+from context.typing_editor import Editor, applied, changed
 from foretype_context.edits.next_edit import SETTLED_S, Evidence
 from foretype_context.syntax.parsing import parse_bounded
 from foretype_context.text.document import Edit
@@ -14,8 +12,7 @@ LIKE = "def f(a, b, c):\n    print(a.x)\n    print(b.x)\n    print(c.x)\n    # p
 
 
 def test_a_renamed_declaration_is_followed_from_place_to_place_and_then_there_is_silence() -> None:
-    editor = Editor(RENAMED)
-    editor.replace("width", "size")
+    editor = changed(RENAMED, "width", "size")
     left = list[int]()
     cursor = 0
     while (one := editor.next(cursor)) is not None:
@@ -29,8 +26,7 @@ def test_a_renamed_declaration_is_followed_from_place_to_place_and_then_there_is
 
 def test_a_declaration_that_was_followed_once_by_hand_is_surer_than_one_that_was_not() -> None:
     text = "def area(width, height):\n    if width < 0:\n        return 0\n    return width * height * (width + 1)\n"
-    editor = Editor(text)
-    editor.replace("width", "size")
+    editor = changed(text, "width", "size")
     one = editor.next()
     assert one is not None and one.evidence is Evidence.DECLARATION
     editor.replace("width", "size")
@@ -40,8 +36,7 @@ def test_a_declaration_that_was_followed_once_by_hand_is_surer_than_one_that_was
 
 
 def test_whichever_of_the_two_comes_first_the_other_one_makes_it_sure() -> None:
-    editor = Editor("def area(width):\n    a(width)\n    b(width)\n")
-    editor.replace("(width)\n    b", "(size)\n    b")
+    editor = changed("def area(width):\n    a(width)\n    b(width)\n", "(width)\n    b", "(size)\n    b")
     assert editor.next() is None
     editor.replace("width", "size")
     one = editor.next()
@@ -49,8 +44,7 @@ def test_whichever_of_the_two_comes_first_the_other_one_makes_it_sure() -> None:
 
 
 def test_the_nearest_place_below_comes_first_then_those_above() -> None:
-    editor = Editor("def f(width):\n    a(width)\n    b(width)\n    c(width)\n")
-    editor.replace("width", "size")
+    editor = changed("def f(width):\n    a(width)\n    b(width)\n    c(width)\n", "width", "size")
     one = editor.next(editor.text.index("b("))
     assert one is not None and one.edit.start == editor.text.index("width", editor.text.index("b("))
     editor.text = editor.text  # nothing was taken
@@ -59,8 +53,7 @@ def test_the_nearest_place_below_comes_first_then_those_above() -> None:
 
 
 def test_while_somebody_types_nothing_is_said() -> None:
-    editor = Editor(RENAMED)
-    editor.replace("width", "size")
+    editor = changed(RENAMED, "width", "size")
     assert editor.next(wait_s=SETTLED_S / 2) is None
     assert editor.next() is not None
 
@@ -79,8 +72,7 @@ def test_after_an_undo_nothing_is_said() -> None:
 
 
 def test_who_refuses_one_place_of_a_rename_is_shown_none_of_the_others() -> None:
-    editor = Editor(RENAMED)
-    editor.replace("width", "size")
+    editor = changed(RENAMED, "width", "size")
     first = editor.next()
     assert first is not None and first.left
     editor.edits.refused(editor.text, first.edit)
@@ -91,8 +83,7 @@ def test_who_refuses_one_place_of_a_rename_is_shown_none_of_the_others() -> None
 
 
 def test_who_refuses_one_call_of_a_signature_is_shown_none_of_the_others() -> None:
-    editor = Editor("def f(a, b):\n    return 1\n\n\nf(1, 2)\nf(3, 4)\n")
-    editor.replace("a, b", "a")
+    editor = changed("def f(a, b):\n    return 1\n\n\nf(1, 2)\nf(3, 4)\n", "a, b", "a")
     first = editor.next()
     assert first is not None and first.left
     editor.edits.refused(editor.text, first.edit)
@@ -127,8 +118,7 @@ def test_what_was_refused_of_like_edits_is_not_offered_again_there() -> None:
 
 
 def test_a_rename_follows_its_declaration_when_lines_above_it_move() -> None:
-    editor = Editor(RENAMED)
-    editor.replace("width", "size")
+    editor = changed(RENAMED, "width", "size")
     editor.change(Edit(0, 0, "import math\n"))
     one = editor.next()
     assert one is not None and editor.text[one.edit.start : one.edit.end] == "width"

@@ -1,9 +1,7 @@
 """What was changed in one file is followed in others where it is certain that they mean it, and nowhere else."""
 
-from __future__ import annotations
-
 import pytest
-from context.typing_editor import Editor, followed_in, next_in
+from context.typing_editor import Editor, changed, followed_in, next_in
 from foretype_context.edits.evidence import Evidence
 from foretype_context.edits.next_edit import SETTLED_S
 
@@ -13,8 +11,7 @@ GO = "package shape\n\nfunc Width(a int) int {\n\treturn a\n}\n"
 
 
 def renamed(text: str, language: str, old: str = "width", new: str = "size") -> Editor:
-    editor = Editor(text, language)
-    editor.replace(old, new)
+    editor = changed(text, old, new, language)
     editor.take_all()
     return editor
 

@@ -1,5 +1,6 @@
 """When a next edit may be shown."""
 
+import pytest
 from foretype_context.edits.evidence import Evidence
 from foretype_context.edits.next_edit import SETTLED_S
 from foretype_context.edits.pace import (
@@ -19,16 +20,21 @@ TOLD = RememberedEdit("file:///a", "return width", "width", "size")
 ELSEWHERE = TOLD._replace(line="print(x)", old="x", new="y")
 
 
-def test_a_document_has_to_be_quiet_and_an_accepted_edit_is_followed_at_once() -> None:
-    pace = Pace()
+@pytest.fixture
+def pace() -> Pace:
+    return Pace()
+
+
+def test_a_document_has_to_be_quiet_and_an_accepted_edit_is_followed_at_once(pace: Pace) -> None:
     assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW) == SETTLED_S
     assert pace.wait_s(SETTLED_S / 2, 0.0, eagerness=Eagerness.LOW) == SETTLED_S / 2
     assert pace.wait_s(10.0, 0.0, eagerness=Eagerness.LOW) == 0.0
     assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW, chained=True) == 0.0
 
 
-def test_a_line_that_is_being_edited_has_to_be_quiet_for_longer_unless_next_edits_are_wanted_eagerly() -> None:
-    pace = Pace()
+def test_a_line_that_is_being_edited_has_to_be_quiet_for_longer_unless_next_edits_are_wanted_eagerly(
+    pace: Pace,
+) -> None:
     waits = {eagerness: pace.wait_s(0.0, 0.0, eagerness=eagerness, in_line=True) for eagerness in Eagerness}
     assert waits == LINE_S and waits[Eagerness.HIGH] < waits[Eagerness.LOW]
     assert pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW, chained=True, in_line=True) == 0.0
@@ -46,8 +52,7 @@ def test_the_line_of_a_change_is_every_line_that_it_touches() -> None:
     assert [is_in_line(text, two_lines, at) for at in (3, 4, 14, 15)] == [False, True, True, False]
 
 
-def test_refusals_make_the_wait_longer_and_fade() -> None:
-    pace = Pace()
+def test_refusals_make_the_wait_longer_and_fade(pace: Pace) -> None:
     waits = [pace.wait_s(0.0, 0.0, eagerness=Eagerness.LOW)]
     for _ in range(20):
         pace.rejected(TOLD, 0.0)
@@ -57,8 +62,7 @@ def test_refusals_make_the_wait_longer_and_fade() -> None:
     assert pace.wait_s(0.0, 600.0, eagerness=Eagerness.LOW) == SETTLED_S
 
 
-def test_acceptances_make_the_wait_shorter_but_never_shorter_than_a_burst_needs() -> None:
-    pace = Pace()
+def test_acceptances_make_the_wait_shorter_but_never_shorter_than_a_burst_needs(pace: Pace) -> None:
     pace.rejected(TOLD, 0.0)
     longer = pace.wait_s(0.0, 1.0, eagerness=Eagerness.LOW)
     for _ in range(5):
@@ -66,8 +70,7 @@ def test_acceptances_make_the_wait_shorter_but_never_shorter_than_a_burst_needs(
     assert SETTLED_S == pace.wait_s(0.0, 1.0, eagerness=Eagerness.LOW) < longer
 
 
-def test_a_refusal_is_followed_by_silence_which_an_acceptance_ends() -> None:
-    pace = Pace()
+def test_a_refusal_is_followed_by_silence_which_an_acceptance_ends(pace: Pace) -> None:
     assert pace.cool_down_s(0.0) == 0.0
     pace.rejected(TOLD, 10.0)
     assert pace.cool_down_s(10.0) == USER_COOL_DOWN_S
@@ -76,8 +79,7 @@ def test_a_refusal_is_followed_by_silence_which_an_acceptance_ends() -> None:
     assert pace.cool_down_s(11.0) == 0.0
 
 
-def test_the_line_of_a_refusal_and_what_says_the_same_wait_longer() -> None:
-    pace = Pace()
+def test_the_line_of_a_refusal_and_what_says_the_same_wait_longer(pace: Pace) -> None:
     pace.rejected(TOLD, 0.0)
     at_s = USER_COOL_DOWN_S + 1
     for told, expected in (
@@ -98,8 +100,7 @@ def test_each_level_shows_what_the_one_before_shows() -> None:
     assert shown[0] <= shown[1] <= shown[2] == set(Evidence) - {Evidence.ONE_EXAMPLE}
 
 
-def test_who_refuses_most_is_shown_only_what_is_surest() -> None:
-    pace = Pace()
+def test_who_refuses_most_is_shown_only_what_is_surest(pace: Pace) -> None:
     for _ in range(3):
         pace.rejected(TOLD, 0.0)
     assert pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, ELSEWHERE, 1.0, 10.0)  # three say nothing yet
@@ -109,8 +110,7 @@ def test_who_refuses_most_is_shown_only_what_is_surest() -> None:
     assert pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, ELSEWHERE, 1.0, 700.0)  # forgotten
 
 
-def test_long_after_the_last_change_only_what_is_certain_is_shown_and_then_nothing() -> None:
-    pace = Pace()
+def test_long_after_the_last_change_only_what_is_certain_is_shown_and_then_nothing(pace: Pace) -> None:
     assert pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, TOLD, 9.0, 0.0)
     assert not pace.allows(Evidence.LIKE_EDITS, Eagerness.HIGH, TOLD, 11.0, 0.0)
     assert pace.allows(Evidence.RENAME, Eagerness.HIGH, TOLD, 11.0, 0.0)

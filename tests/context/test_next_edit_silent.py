@@ -1,12 +1,10 @@
 """When nothing is said, whatever the evidence: bad input, and any keys at all. And what a key does in a file of 5,000 lines."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 
 import pytest
-from context.typing_editor import Editor, applied, followed_in, parses_no_worse
+from context.typing_editor import Editor, applied, changed, followed_in, parses_no_worse
 from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.walking import OCCURRENCES_MAX
 from foretype_context.text.document import Edit
@@ -21,8 +19,9 @@ def typed(at: int, old: str, new: str) -> list[Edit]:
 
 
 def test_a_file_that_does_not_parse_is_followed_where_it_parses_no_worse() -> None:
-    editor = Editor("def f(width):\n    x = (width +\n    return width\n\n\ndef g(width):\n    return width\n")
-    editor.replace("width", "size")
+    editor = changed(
+        "def f(width):\n    x = (width +\n    return width\n\n\ndef g(width):\n    return width\n", "width", "size"
+    )
     editor.take_all()
     assert editor.text.endswith("def g(width):\n    return width\n")
     assert "size" not in editor.text.split("def g")[1]
@@ -42,8 +41,7 @@ def test_ten_thousand_references_are_left_alone(count: int) -> None:
 
 def test_pairs_of_utf_16_tabs_and_carriage_returns_move_nothing() -> None:
     text = "# 😀 grüße\r\ndef f(wide):\r\n\ts = '😀'; t = wide\r\n\treturn wide, '😀wide'\r\n"
-    editor = Editor(text)
-    editor.replace("wide", "w")
+    editor = changed(text, "wide", "w")
     editor.take_all()
     assert editor.text == text.replace("wide", "w").replace("😀w'", "😀wide'")
     for at in range(len(text)):
@@ -87,14 +85,11 @@ def test_a_name_among_the_tokens_of_an_attribute_of_rust_may_mean_anything() -> 
 
 def test_a_field_that_becomes_private_and_the_object_itself_are_not_followed() -> None:
     text = "class A:\n    def __init__(self):\n        self.fs = 1\n\n    def f(self):\n        return self.fs\n"
-    editor = Editor(text)
-    editor.replace("fs", "_fs")
+    editor = changed(text, "fs", "_fs")
     assert editor.next() is None
-    editor = Editor(text.replace("fs", "_fs"))
-    editor.replace("_fs", "fs")
+    editor = changed(text.replace("fs", "_fs"), "_fs", "fs")
     assert editor.next() is not None
-    editor = Editor("def f(self):\n    return self\n")
-    editor.replace("self", "inline")
+    editor = changed("def f(self):\n    return self\n", "self", "inline")
     assert editor.next() is None
 
 

@@ -1,7 +1,5 @@
 """Outlines: signatures of every language, within their limit, whatever the source."""
 
-from __future__ import annotations
-
 from textwrap import dedent
 
 import pytest

@@ -1,7 +1,5 @@
 """Parses that end and leave nothing behind."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """What is pasted comes back as it was: read by a shell, Emacs, Neovim's Lua and a TOML parser, not by patterns."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The chance of a line, from its log-probability."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

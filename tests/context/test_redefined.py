@@ -1,11 +1,9 @@
 """What got another value, or other parameters, with its name: another thing, of which nothing is followed."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
-from context.typing_editor import Editor
+from context.typing_editor import Editor, changed
 from foretype_context.text.document import Edit
 
 _REDEFINED = {
@@ -41,8 +39,7 @@ def test_what_has_got_another_value_as_well_is_another_thing(what: str, first: s
 
 def test_a_value_that_was_changed_long_ago_or_with_its_name_is_no_other_thing() -> None:
     text = "def f():\n    key = unikey(m)\n    return key\n"
-    editor = Editor(text)
-    editor.replace("unikey(m)", "m.key()")
+    editor = changed(text, "unikey(m)", "m.key()")
     editor.now_s += 100
     editor.replace("key", "label")
     assert editor.next() is not None
@@ -53,8 +50,7 @@ def test_a_value_that_was_changed_long_ago_or_with_its_name_is_no_other_thing() 
 
 
 def test_a_value_in_which_something_else_was_renamed_is_the_same() -> None:
-    editor = Editor("def f(depth):\n    level = depth\n    return level\n")
-    editor.replace("depth", "deep")
+    editor = changed("def f(depth):\n    level = depth\n    return level\n", "depth", "deep")
     editor.take(editor.next())
     editor.replace("level", "depth_now")
     one = editor.next()

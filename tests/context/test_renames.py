@@ -1,7 +1,5 @@
 """A declaration got another name: the places that follow, and all that keeps us silent. `«»` is what was renamed, `‹›` what is to follow."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The repository part: the same bytes for everybody at one commit, and nothing that must not be shared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from foretype_context.prompt.repository import RepositorySource, package_of, repository_part

@@ -1,9 +1,7 @@
 """Parameters changed: what becomes of the calls, where only the way to them is known, and where nothing is said."""
 
-from __future__ import annotations
-
 import pytest
-from context.typing_editor import Editor, followed_in, parsed
+from context.typing_editor import Editor, changed, followed_in, parsed
 from foretype_context.edits.calls import calls_of, declaration_around, declaration_named
 from foretype_context.edits.next_edit import Evidence, NextEdit
 from foretype_context.text.document import Edit
@@ -48,16 +46,10 @@ FOLLOWS = {
 }  # fmt: skip
 
 
-def changed(text: str, language: str, old: str, new: str) -> Editor:
-    editor = Editor(text, language)
-    editor.replace(old, new)
-    return editor
-
-
 @pytest.mark.parametrize("name", FOLLOWS)
 def test_calls_follow_the_parameters_and_nothing_else_does(name: str) -> None:
     language, text, old, new, tail = FOLLOWS[name]
-    editor = changed(text, language, old, new)
+    editor = changed(text, old, new, language)
     declared = editor.text
     taken = editor.take_all()
     assert editor.text.endswith(tail)
@@ -121,7 +113,7 @@ SILENT = {
 @pytest.mark.parametrize("name", SILENT)
 def test_where_it_is_not_certain_nothing_is_said(name: str) -> None:
     language, text, old, new = SILENT[name]
-    assert changed(text, language, old, new).next() is None
+    assert changed(text, old, new, language).next() is None
 
 
 def test_a_declaration_is_found_by_its_name_and_from_within_its_parameters() -> None:
@@ -137,7 +129,7 @@ def test_a_declaration_is_found_by_its_name_and_from_within_its_parameters() -> 
 
 
 def test_a_call_that_the_user_changed_shows_what_the_others_give() -> None:
-    editor = changed("def f(a):\n    return 1\n\n\nf(1)\nf(2)\nf(3)\n", "python", "a", "a, b")
+    editor = changed("def f(a):\n    return 1\n\n\nf(1)\nf(2)\nf(3)\n", "a", "a, b")
     one = editor.next()
     assert one is not None and one.jump_only
     editor.replace("f(1)", "f(1, None)")
@@ -146,7 +138,7 @@ def test_a_call_that_the_user_changed_shows_what_the_others_give() -> None:
 
 
 def test_two_calls_that_give_different_things_show_nothing() -> None:
-    editor = changed("def f(a):\n    return 1\n\n\nf(1)\nf(2)\nf(3)\n", "python", "a", "a, b")
+    editor = changed("def f(a):\n    return 1\n\n\nf(1)\nf(2)\nf(3)\n", "a", "a, b")
     editor.replace("f(1)", "f(1, None)")
     editor.replace("f(2)", "f(2, 'x')")
     one = editor.next()
@@ -154,7 +146,7 @@ def test_two_calls_that_give_different_things_show_nothing() -> None:
 
 
 def test_what_the_user_did_by_hand_is_done() -> None:
-    editor = changed("def f(a, b):\n    return 1\n\n\nf(1, 2)\nf(3, 4)\n", "python", "a, b", "b, a")
+    editor = changed("def f(a, b):\n    return 1\n\n\nf(1, 2)\nf(3, 4)\n", "a, b", "b, a")
     editor.replace("1, 2", "2, 1")
     one = editor.next()
     assert one is not None and one.left == 0
@@ -163,14 +155,14 @@ def test_what_the_user_did_by_hand_is_done() -> None:
 
 
 def test_parameters_that_come_back_ask_nothing() -> None:
-    editor = changed("def f(a, b):\n    return 1\n\n\nf(1, 2)\n", "python", ", b", "")
+    editor = changed("def f(a, b):\n    return 1\n\n\nf(1, 2)\n", ", b", "")
     assert editor.next() is not None
     editor.replace("f(a", "f(a, b")
     assert editor.next() is None
 
 
 def test_a_signature_that_is_changed_in_two_goes_is_followed_once() -> None:
-    editor = changed("def f(a, b, c):\n    return 1\n\n\nf(1, 2, 3)\n", "python", ", b", "")
+    editor = changed("def f(a, b, c):\n    return 1\n\n\nf(1, 2, 3)\n", ", b", "")
     editor.replace("return 1", "return 2")
     editor.replace("a, c", "c, a")
     taken: list[NextEdit] = editor.take_all()
@@ -191,5 +183,5 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_calls_in_other_files_follow_where_the_name_is_imported(name: str) -> None:
     language, path, text, old, new, other, content, tail = ELSEWHERE[name]
-    editor = changed(text, language, old, new)
+    editor = changed(text, old, new, language)
     assert followed_in(editor.elsewhere(path), other, content, language).endswith(tail)

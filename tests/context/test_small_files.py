@@ -1,7 +1,5 @@
 """Small files that somebody else wrote."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

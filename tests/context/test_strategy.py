@@ -1,7 +1,5 @@
 """Strategies: data decides which snippets a prompt holds; an unknown one is replaced, and said."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from context.tiny import tiny

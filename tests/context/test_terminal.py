@@ -1,7 +1,5 @@
 """What clients, folders and models say is shown on a terminal and never obeyed."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

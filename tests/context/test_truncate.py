@@ -1,7 +1,5 @@
 """Generated text ends where the grammar says that its block does."""
 
-from __future__ import annotations
-
 import pytest
 from foretype_context.finish.post_processing import finish
 from foretype_context.finish.truncate import block_end, within_block

@@ -1,7 +1,5 @@
 """Somebody who types: keys go into a text and into the engine of the next edit, and what comes out may be taken."""
 
-from __future__ import annotations
-
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEditRules
 from foretype_context.syntax.parsing import parse_bounded
@@ -76,6 +74,12 @@ class Editor:
     def elsewhere(self, path: str, wait_s: float = 2 * SETTLED_S) -> Elsewhere | None:
         tree, source = parsed(self.text, self.language)
         return self.edits.elsewhere(path, self.text, tree.root_node, source, self.now_s + wait_s)
+
+
+def changed(text: str, old: str, new: str, language: str = "python") -> Editor:
+    editor = Editor(text, language)
+    editor.replace(old, new)
+    return editor
 
 
 def next_in(elsewhere: Elsewhere, path: str, text: str, language: str) -> NextEdit | None:

@@ -45,8 +45,12 @@ def test_every_answer_goes_to_the_page_that_asked_with_the_id_that_it_gave(asked
         assert routing.from_server(answer) == ([], None)
 
 
-def test_a_page_cancels_its_own_questions_alone():
-    routing = Routing()
+@pytest.fixture
+def routing():
+    return Routing()
+
+
+def test_a_page_cancels_its_own_questions_alone(routing):
     routing.join("a")
     routing.join("b")
     ours = routing.from_page("a", request(1))[0]["id"]
@@ -54,8 +58,7 @@ def test_a_page_cancels_its_own_questions_alone():
     assert routing.from_page("a", notification("$/cancelRequest", id=1))[0]["params"] == {"id": ours}
 
 
-def test_what_a_page_leaves_behind_is_cancelled_and_closed():
-    routing = Routing()
+def test_what_a_page_leaves_behind_is_cancelled_and_closed(routing):
     routing.join("a")
     ours = routing.from_page("a", request(1))[0]["id"]
     routing.from_page("a", opened("file:///a.ipynb?tab=1"))
@@ -68,8 +71,7 @@ def test_what_a_page_leaves_behind_is_cancelled_and_closed():
     assert routing.leave("a") == []
 
 
-def test_what_is_said_of_a_cell_goes_to_the_page_that_has_it_and_the_status_to_all():
-    routing = Routing()
+def test_what_is_said_of_a_cell_goes_to_the_page_that_has_it_and_the_status_to_all(routing):
     for page in "ab":
         routing.join(page)
         routing.from_page(page, opened(f"file:///n.ipynb?tab={page}"))
@@ -79,8 +81,7 @@ def test_what_is_said_of_a_cell_goes_to_the_page_that_has_it_and_the_status_to_a
     assert routing.from_server(status) == ([("a", status), ("b", status)], None)
 
 
-def test_a_page_asks_for_the_next_edit_and_tells_what_becomes_of_it():
-    routing = Routing()
+def test_a_page_asks_for_the_next_edit_and_tells_what_becomes_of_it(routing):
     routing.join("a")
     on, back = routing.from_page("a", request(1, "textDocument/copilotInlineEdit"))
     assert on["method"] == "textDocument/copilotInlineEdit" and back is None
@@ -89,16 +90,14 @@ def test_a_page_asks_for_the_next_edit_and_tells_what_becomes_of_it():
 
 
 @pytest.mark.parametrize("method", ["shutdown", "initialize", "textDocument/codeAction"])
-def test_pages_may_not_ask_everything(method):
-    routing = Routing()
+def test_pages_may_not_ask_everything(method, routing):
     routing.join("a")
     on, back = routing.from_page("a", request(4, method))
     assert on is None and back["id"] == 4 and back["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("method", ["exit", "textDocument/didOpen", "workspace/didChangeWorkspaceFolders"])
-def test_pages_may_not_tell_everything(method):
-    routing = Routing()
+def test_pages_may_not_tell_everything(method, routing):
     routing.join("a")
     assert routing.from_page("a", notification(method)) == (None, None)
 
@@ -106,8 +105,7 @@ def test_pages_may_not_tell_everything(method):
 @pytest.mark.parametrize(
     "message", [None, 3, [], "x", {"method": INLINE, "params": []}, {"id": True, "method": INLINE}]
 )
-def test_what_is_no_message_is_refused(message):
-    routing = Routing()
+def test_what_is_no_message_is_refused(message, routing):
     routing.join("a")
     on, back = routing.from_page("a", message)
     assert on is None and back["error"]["code"] in (-32600, -32601)

@@ -116,8 +116,9 @@ def test_a_full_index_is_written_again_only_for_what_it_knows(tmp_path: Path, mo
     assert (report.full, report.indexed, len(index)) == (10, 51, 51)
 
 
-def test_a_file_of_a_hundred_megabytes_is_not_even_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = write_files(tmp_path / "w")
+def test_a_file_of_a_hundred_megabytes_is_not_even_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
     with (root / "big.py").open("wb") as stream:
         stream.truncate(100_000_000)
     opened: list[str] = []
@@ -133,8 +134,7 @@ def test_a_file_of_a_hundred_megabytes_is_not_even_opened(tmp_path: Path, monkey
     assert any(path.endswith("cart.py") for path in opened) and not any(path.endswith("big.py") for path in opened)
 
 
-def test_a_tree_of_links_in_a_circle_ends(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_a_tree_of_links_in_a_circle_ends(tmp_path: Path, root: Path) -> None:
     for name, target in (("a", "b"), ("b", "a"), ("self", "self"), ("up", ".."), ("shop/down", "..")):
         (root / name).symlink_to(target, target_is_directory=True)
     (root / "broken.py").symlink_to("nothing.py")
@@ -142,8 +142,9 @@ def test_a_tree_of_links_in_a_circle_ends(tmp_path: Path) -> None:
     assert report.files == len(FILES) and report.unreadable == 0
 
 
-def test_a_folder_that_cannot_be_listed_costs_that_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = write_files(tmp_path / "w")
+def test_a_folder_that_cannot_be_listed_costs_that_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
     real = os.scandir
 
     def scandir(path: Path) -> object:
@@ -197,9 +198,8 @@ def test_invalid_utf8_is_indexed_stored_and_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("older", [0, FORMAT + 1])
 def test_an_index_of_another_format_is_made_anew_with_one_line_of_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, older: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, older: int, root: Path
 ) -> None:
-    root = write_files(tmp_path / "w")
     with monkeypatch.context() as patched:
         patched.setattr("foretype_retrieval.store.FORMAT", older)
         update_workspace(root, tmp_path / "i", None)
@@ -230,8 +230,7 @@ def test_nearest_vectors_that_cannot_be_read_are_made_anew_and_told_once(
         assert sum("made anew" in record.message for record in caplog.records) == again == len(caplog.records)
 
 
-def test_a_workspace_deleted_while_it_is_read_keeps_the_stored_index_whole(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_a_workspace_deleted_while_it_is_read_keeps_the_stored_index_whole(tmp_path: Path, root: Path) -> None:
     update_workspace(root, tmp_path / "i", None)
     write_files(root, {f"m{number}.py": "def f(): pass\n" for number in range(50)})
     index, report = update_workspace(
@@ -244,9 +243,8 @@ def test_a_workspace_deleted_while_it_is_read_keeps_the_stored_index_whole(tmp_p
 
 
 def test_a_disk_that_fills_up_in_the_middle_leaves_the_old_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
 ) -> None:
-    root = write_files(tmp_path / "w")
     update_workspace(root, tmp_path / "i", None)
     before = (tmp_path / "i" / "index.ftx").read_bytes()
     write_files(root, {"new.py": "def fresh(): pass\n"})
@@ -288,8 +286,7 @@ def test_an_embedder_that_cannot_load_costs_the_vectors_alone(tmp_path: Path) ->
     assert report.indexed == len(FILES) and index.dimensions > 0
 
 
-def test_saving_twice_gives_equal_bytes(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_saving_twice_gives_equal_bytes(tmp_path: Path, root: Path) -> None:
     index, _ = update_workspace(root, tmp_path / "i", default_embedder())
     before = (tmp_path / "i" / "index.ftx").read_bytes()
     save(tmp_path / "i", index.merged(), default_embedder().digest)  # type: ignore[union-attr]

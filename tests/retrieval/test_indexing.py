@@ -28,8 +28,7 @@ def test_a_first_index_holds_every_file_and_is_stored(tmp_path: Path) -> None:
     assert seen[-1].files_done == seen[-1].files_total == len(FILES)
 
 
-def test_nothing_changed_nothing_read_nothing_written(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_nothing_changed_nothing_read_nothing_written(tmp_path: Path, root: Path) -> None:
     update_workspace(root, tmp_path / "i", None)
     stamp = (tmp_path / "i" / "index.ftx").stat().st_mtime_ns
     _, report = update_workspace(root, tmp_path / "i", None)
@@ -37,8 +36,7 @@ def test_nothing_changed_nothing_read_nothing_written(tmp_path: Path) -> None:
     assert (tmp_path / "i" / "index.ftx").stat().st_mtime_ns == stamp
 
 
-def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_only_what_changed_is_read_again(tmp_path: Path, root: Path) -> None:
     update_workspace(root, tmp_path / "i", None)
     write_files(
         root, {"shop/money.py": "def convert_price(amount):\n    return amount\n", "new.py": "def fresh(): pass\n"}
@@ -74,8 +72,7 @@ def test_updates_of_the_stored_index_equal_a_fresh_one(
         np.testing.assert_array_equal(updated.merged().arrays[name], fresh.merged().arrays[name], err_msg=name)
 
 
-def test_a_saved_file_is_taken_in_and_a_deleted_one_forgotten(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_a_saved_file_is_taken_in_and_a_deleted_one_forgotten(tmp_path: Path, root: Path) -> None:
     index, _ = update_workspace(root, tmp_path / "i", None)
     write_files(root, {"shop/money.py": "def convert_price(amount):\n    return amount\n"})
     updated = refresh_file(index, root, "shop/money.py", None)
@@ -86,9 +83,8 @@ def test_a_saved_file_is_taken_in_and_a_deleted_one_forgotten(tmp_path: Path) ->
 
 @pytest.mark.parametrize("harm", [b"", b"no index at all", b"FTINDEX\0" + b"\xff" * 500])
 def test_a_damaged_index_is_made_anew_with_one_line_of_log(
-    tmp_path: Path, harm: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, harm: bytes, caplog: pytest.LogCaptureFixture, root: Path
 ) -> None:
-    root = write_files(tmp_path / "w")
     update_workspace(root, tmp_path / "i", None)
     (tmp_path / "i" / "index.ftx").write_bytes(harm)
     with caplog.at_level(logging.INFO):
@@ -98,8 +94,7 @@ def test_a_damaged_index_is_made_anew_with_one_line_of_log(
     assert "made anew" in caplog.text
 
 
-def test_cancelling_keeps_the_old_index(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_cancelling_keeps_the_old_index(tmp_path: Path, root: Path) -> None:
     update_workspace(root, tmp_path / "i", None)
     before = (tmp_path / "i" / "index.ftx").read_bytes()
     write_files(root, {"new.py": "def fresh(): pass\n"})
@@ -110,8 +105,7 @@ def test_cancelling_keeps_the_old_index(tmp_path: Path) -> None:
     assert (tmp_path / "i" / "index.ftx").read_bytes() == before
 
 
-def test_two_writers_of_one_workspace_are_told_apart(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_two_writers_of_one_workspace_are_told_apart(tmp_path: Path, root: Path) -> None:
     with writing(tmp_path / "i"), pytest.raises(BusyIndexError):
         update_workspace(root, tmp_path / "i", None)
 
@@ -121,8 +115,7 @@ def test_a_deleted_workspace_is_told(tmp_path: Path) -> None:
         update_workspace(tmp_path / "gone", tmp_path / "i", None)
 
 
-def test_on_a_full_disk_the_index_goes_on_in_memory(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_on_a_full_disk_the_index_goes_on_in_memory(tmp_path: Path, root: Path) -> None:
     (tmp_path / "i").mkdir()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -135,8 +128,7 @@ def test_on_a_full_disk_the_index_goes_on_in_memory(tmp_path: Path) -> None:
     assert "disk is full" in report.problem and names(index, "format price")[0] == "format_price"
 
 
-def test_where_no_folder_can_be_made_the_index_goes_on_in_memory(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_where_no_folder_can_be_made_the_index_goes_on_in_memory(tmp_path: Path, root: Path) -> None:
     (tmp_path / "file").write_text("")
     index, report = update_workspace(root, tmp_path / "file" / "i", None)
     assert report.problem and len(index.files()) == len(FILES)

@@ -57,8 +57,7 @@ def test_the_command_that_makes_an_index_can_be_pasted(tmp_path: Path) -> None:
     assert pasted(command, tmp_path, "foretype") == [["foretype", "index", str(folder)]]
 
 
-def test_a_missing_embedder_is_a_note_not_a_failure(tmp_path: Path) -> None:
-    root = write_files(tmp_path / "w")
+def test_a_missing_embedder_is_a_note_not_a_failure(tmp_path: Path, root: Path) -> None:
     said = run("index", root, "--cache-dir", tmp_path / "c", "--embedder", tmp_path / "none.npz")[1]
     assert "words alone" in said
 

@@ -41,11 +41,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return write_files(tmp_path / "w")
-
-
-@pytest.fixture
 def workspace(root: Path, tmp_path: Path) -> Iterator[IndexedFolder]:
     with watching(root, tmp_path / "cache") as one:
         wait_until(lambda: one.index is not None and len(one.index) > 0)
