@@ -85,11 +85,15 @@ class ScriptedGateway:
     """Answers each call by `answer(call)`; remembers everything that was asked of it."""
 
     def __init__(
-        self, answer: Callable[[Complete[Segment]], Script] | Script | None = None, profile: Profile | None = PROFILE
+        self,
+        answer: Callable[[Complete[Segment]], Script] | Script | None = None,
+        profile: Profile | None = PROFILE,
+        *,
+        connected: bool = True,
     ) -> None:
         self.answer = answer if answer is not None else Script([(0.02, "answer")])
         self.profile = profile
-        self.connected = True
+        self.connected = connected
         self.calls: list[Complete[Segment]] = []
         self.streams: list[ScriptedStream] = []
         self.running: set[str] = set()

@@ -41,6 +41,12 @@ def at_end(model: AdaptiveModel, text: str) -> str | None:
     return None if found is None else found.text
 
 
+def is_as_read_afresh(stream: LexemeStream, vocabulary: Vocabulary, text: str) -> None:
+    fresh = LexemeStream(vocabulary, text)
+    for name in ("ids", "starts", "marks"):
+        assert getattr(stream, name).tolist() == getattr(fresh, name).tolist(), name
+
+
 @settings(deadline=None)
 @given(TEXT)
 def test_lexemes_join_to_the_line(line: str) -> None:
@@ -55,10 +61,7 @@ def test_a_stream_that_followed_edits_equals_a_fresh_one(versions: list[list[str
     for lines in versions:
         text = "\n".join(lines)
         stream.update(text)
-        fresh = LexemeStream(vocabulary, text)
-        assert stream.ids.tolist() == fresh.ids.tolist()
-        assert stream.starts.tolist() == fresh.starts.tolist()
-        assert stream.marks.tolist() == fresh.marks.tolist()
+        is_as_read_afresh(stream, vocabulary, text)
         assert stream.written.tolist() == [number for number, line in enumerate(lines or [""]) if line.strip()]
         for number, line in enumerate(lines):
             begin, end = stream.span(number)
@@ -76,10 +79,7 @@ def test_typing_in_a_line_equals_reading_afresh(before: list[str], after: list[s
     lines = [*lines[:line], data.draw(TEXT), *lines[line + 1 :]]
     start = sum(len(other) + 1 for other in lines[:line])
     stream.retype("\n".join(lines), line, start, start + len(lines[line]))
-    fresh = LexemeStream(vocabulary, "\n".join(lines))
-    assert stream.ids.tolist() == fresh.ids.tolist()
-    assert stream.starts.tolist() == fresh.starts.tolist()
-    assert stream.marks.tolist() == fresh.marks.tolist()
+    is_as_read_afresh(stream, vocabulary, "\n".join(lines))
 
 
 @settings(deadline=None)
@@ -94,10 +94,7 @@ def test_a_line_end_that_is_typed_equals_reading_afresh(before: list[str], data:
     lines = [*before[:line], before[line][:at], margin + before[line][at:], *before[line + 1 :]]
     start = sum(len(other) + 1 for other in lines[: line + 1])
     stream.retype("\n".join(lines), line + 1, start, start + len(lines[line + 1]))
-    fresh = LexemeStream(vocabulary, "\n".join(lines))
-    assert stream.ids.tolist() == fresh.ids.tolist()
-    assert stream.starts.tolist() == fresh.starts.tolist()
-    assert stream.marks.tolist() == fresh.marks.tolist()
+    is_as_read_afresh(stream, vocabulary, "\n".join(lines))
     stream.retype("\n".join(before), line, start - at - 1, start - at - 1 + len(before[line]))
     assert stream.ids.tolist() == LexemeStream(vocabulary, "\n".join(before)).ids.tolist()
 
@@ -350,10 +347,7 @@ def test_a_window_that_moves_lexes_what_it_did_not_show_and_nothing_of_it_was_wr
     moved = text[slice(*then)]
     moved[120] = "typed = 1"  # as the first key after it comes with the move
     stream.retype("\n".join(moved), 120, start := len("\n".join(moved[:120])) + 1, start + len(moved[120]))
-    fresh = LexemeStream(vocabulary, "\n".join(moved))
-    assert stream.ids.tolist() == fresh.ids.tolist()
-    assert stream.starts.tolist() == fresh.starts.tolist()
-    assert stream.marks.tolist() == fresh.marks.tolist()
+    is_as_read_afresh(stream, vocabulary, "\n".join(moved))
     assert stream.take_written() == []
     assert vocabulary.lines - lexed <= len(moved) * 2 // 3 + 121, "a fresh one lexes all, the window what is new to it"
 

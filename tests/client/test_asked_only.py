@@ -103,8 +103,7 @@ async def test_no_request_goes_out_while_the_search_goes_on_that_makes_it_needle
 async def test_a_newer_question_ends_the_search_for_an_older_one() -> None:
     slow = Slow()
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), local=slow) as desk:
-        desk.type("x = ")
-        older = desk.asking()
+        older = desk.typing("x = ")
         await asyncio.sleep(0)
         slow.asked = -100
         desk.type("y")

@@ -20,14 +20,20 @@ def entry(text: str, generated: str, *, id: str = "r1", finish: Finish = Finish.
     return CachedAnswer(id, Strand(at(text), generated), SuggestionKind.LINE, finish)
 
 
+def holding(*entries: CachedAnswer) -> CompletionCache:
+    cache = CompletionCache()
+    for one in entries:
+        cache.put(one)
+    return cache
+
+
 def rest(cache: CompletionCache, text: str) -> str | None:
     hit = cache.get(at(text))
     return None if hit is None else hit.rest
 
 
 def test_typing_through_finds_what_is_left() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x = |\ny", "foo(a)"))
+    cache = holding(entry("x = |\ny", "foo(a)"))
     assert [rest(cache, text) for text in ("x = |\ny", "x = fo|\ny", "x = foo(|)\ny", "x = b|\ny")] == [
         "foo(a)",
         "o(a)",
@@ -37,31 +43,25 @@ def test_typing_through_finds_what_is_left() -> None:
 
 
 def test_hits_and_misses_are_counted() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x|", "foo", id="text"))
-    cache.put(entry("y|", "", id="nothing"))
+    cache = holding(entry("x|", "foo", id="text"), entry("y|", "", id="nothing"))
     for text in ("x|", "xf|", "y|", "z|"):
         cache.get(at(text))
     assert cache.statistics()[2:] == (3, 1, 0)
 
 
 def test_same_prefix_other_suffix_misses() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x = |\ny = 1", "foo()"))
+    cache = holding(entry("x = |\ny = 1", "foo()"))
     assert rest(cache, "x = |\ny = 2") is None
 
 
 def test_two_indents_are_different_entries() -> None:
-    cache = CompletionCache()
-    cache.put(entry("if a:\n    |", "four()", id="r4"))
-    cache.put(entry("if a:\n        |", "eight()", id="r8"))
+    cache = holding(entry("if a:\n    |", "four()", id="r4"), entry("if a:\n        |", "eight()", id="r8"))
     assert rest(cache, "if a:\n    |") == "four()"
     assert rest(cache, "if a:\n        |") == "eight()"
 
 
 def test_another_file_or_model_misses() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x = |", "foo()"))
+    cache = holding(entry("x = |", "foo()"))
     assert cache.get(at("x = |", uri="file:///b.py")) is None
     assert cache.get(at("x = |", profile=Profile(model="n", grammar="g", tokenizer_digest="00"))) is None
 
@@ -74,51 +74,41 @@ def test_lines_scrolled_in_far_above_still_hit() -> None:
 
 
 def test_after_accept_enter_and_indent_the_rest_of_the_stream_is_there() -> None:
-    cache = CompletionCache()
-    cache.put(entry("def f():|\n", "\n    a = 1\n    b = 2\n    c = 3\n    return a"))
+    cache = holding(entry("def f():|\n", "\n    a = 1\n    b = 2\n    c = 3\n    return a"))
     assert rest(cache, "def f():\n    a = 1\n    b = 2\n    c = 3\n    |\n") == "return a"
 
 
 def test_the_newest_answer_wins() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x|", "= foo", id="old"))
-    cache.put(entry("x |", "= bar", id="new"))
+    cache = holding(entry("x|", "= foo", id="old"), entry("x |", "= bar", id="new"))
     assert rest(cache, "x|") == "= foo"
     cache.put(entry("x|", " = bar", id="newer"))
     assert rest(cache, "x|") == " = bar"
 
 
 def test_where_the_model_said_nothing_that_is_known() -> None:
-    cache = CompletionCache()
-    cache.put(entry("done|", ""))
+    cache = holding(entry("done|", ""))
     assert rest(cache, "done|") == ""
     assert rest(cache, "done |") is None
 
 
 def test_the_end_of_a_suggestion_was_never_asked_about() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x|", " = 1"))
+    cache = holding(entry("x|", " = 1"))
     assert rest(cache, "x = 1|") is None
 
 
 def test_nothing_from_a_request_that_was_cut_short_is_not_an_answer() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x|", "", finish=Finish.CANCELLED))
+    cache = holding(entry("x|", "", finish=Finish.CANCELLED))
     assert rest(cache, "x|") is None
 
 
 def test_a_longer_answer_at_the_same_place_replaces_the_shorter() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x|", " = 1", id="short"))
-    cache.put(entry("x|", " = 1\ny = 2", id="long"))
+    cache = holding(entry("x|", " = 1", id="short"), entry("x|", " = 1\ny = 2", id="long"))
     assert cache.statistics().entries == 1
     assert rest(cache, "x|") == " = 1\ny = 2"
 
 
 def test_an_answer_that_was_cut_short_does_not_replace_more_of_the_same() -> None:
-    cache = CompletionCache()
-    cache.put(entry("x|", " = 1\ny = 2", id="whole"))
-    cache.put(entry("x|", " = 1", id="cut", finish=Finish.CANCELLED))
+    cache = holding(entry("x|", " = 1\ny = 2", id="whole"), entry("x|", " = 1", id="cut", finish=Finish.CANCELLED))
     assert rest(cache, "x|") == " = 1\ny = 2"
 
 
@@ -147,8 +137,7 @@ def test_the_least_recently_used_entry_leaves_first_and_wholly() -> None:
     ],
 )
 def test_what_it_would_answer_is_known_and_counts_as_no_use(kept: str, finish: Finish, place: str, known: bool) -> None:
-    cache = CompletionCache()
-    cache.put(entry("x|", kept, finish=finish))
+    cache = holding(entry("x|", kept, finish=finish))
     assert cache.knows(at(place)) is known
     assert (cache.statistics().hits, cache.statistics().misses) == (0, 0)
     assert (cache.get(at(place)) is not None) is known

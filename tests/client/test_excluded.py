@@ -12,8 +12,7 @@ pytestmark = pytest.mark.virtual_time
 async def test_prompts_under_way_end_and_the_cache_forgets() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo(a)")]))) as desk:
         assert await desk.typed("x = ") is not None
-        desk.type("\ny = ")
-        asked = desk.asking()
+        asked = desk.typing("\ny = ")
         await asyncio.sleep(0.08)
         desk.flow.excluded()
         assert desk.gateway.given_up(desk.gateway.calls[1]) == 1

@@ -39,8 +39,7 @@ async def test_typed_through_it_is_still_the_same_one_and_after_a_while_it_is_fo
 
 
 async def test_a_local_candidate_has_no_prompt() -> None:
-    gateway = ScriptedGateway(ANSWER)
-    gateway.connected = False
+    gateway = ScriptedGateway(ANSWER, connected=False)
     async with Desk(gateway, "value = compute(one)\nother = 2\n|", local=CopyLine()) as desk:
         assert desk.flow.explain() is None
         suggestion = await desk.typed("value = c")

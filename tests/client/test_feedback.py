@@ -65,9 +65,15 @@ class Editor:
         return [event for event in self.events if isinstance(event, kind)]
 
 
+def offered(text: str, suggestion: str, **more: Any) -> Editor:
+    """An editor in which a suggestion came at second 0."""
+    editor = Editor(text)
+    editor.offer(suggestion, 0.0, **more)
+    return editor
+
+
 def test_typed_through_for_750_ms_is_displayed_once_and_said_to_be_inferred() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo(a)\nbar", 0.0)
+    editor = offered("x = |", "foo(a)\nbar")
     for number, key in enumerate("foo"):
         editor.press(key, 0.3 * (number + 1))
         editor.offer("foo(a)\nbar"[number + 1 :], 0.3 * (number + 1))
@@ -85,8 +91,7 @@ def test_typed_through_for_750_ms_is_displayed_once_and_said_to_be_inferred() ->
 
 
 def test_what_diverges_before_750_ms_was_not_shown_and_is_not_rejected() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo", 0.0)
+    editor = offered("x = |", "foo")
     place = editor.place()
     editor.press("b", 0.7)
     editor.wait(6.0)
@@ -124,8 +129,7 @@ def test_what_was_shown_and_diverged_is_not_offered_there_for_ten_minutes() -> N
 
 
 def test_what_was_rejected_may_come_back_once_the_line_went_on() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo()", 0.0)
+    editor = offered("x = |", "foo()")
     editor.press("b", 1.0)
     editor.wait(7.0)
     for typed, refused in (("x = |", True), ("x |= ", False), ("x = f|", False), ("y = |", False)):
@@ -135,8 +139,7 @@ def test_what_was_rejected_may_come_back_once_the_line_went_on() -> None:
 
 
 def test_a_rejected_text_is_refused_earlier_on_its_line_too() -> None:
-    editor = Editor("x|")
-    editor.offer(" = foo", 0.0)
+    editor = offered("x|", " = foo")
     editor.press(" = ", 0.5)
     editor.offer("foo", 0.5)
     editor.press("b", 1.0)
@@ -145,24 +148,21 @@ def test_a_rejected_text_is_refused_earlier_on_its_line_too() -> None:
 
 
 def test_leaving_a_shown_suggestion_rejects_it() -> None:
-    editor = Editor("above\nx = |")
-    editor.offer("foo", 0.0)
+    editor = offered("above\nx = |", "foo")
     editor.move("above", 1.0)
     (ended,) = editor.of(Ended)
     assert (ended.reason, ended.rejected, ended.visible_ms) == (EndReason.LEFT, True, 1000)
 
 
 def test_a_new_suggestion_in_its_place_is_no_rejection() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo", 0.0)
+    editor = offered("x = |", "foo")
     editor.offer("bar", 1.0, id="s2")
     (ended,) = editor.of(Ended)
     assert (ended.id, ended.reason, ended.rejected) == ("s1", EndReason.REPLACED, False)
 
 
 def test_closing_the_document_ends_it() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo", 0.0)
+    editor = offered("x = |", "foo")
     editor.events += editor.feedback.closed(URI, 1.0)
     (ended,) = editor.of(Ended)
     assert (ended.reason, ended.rejected) == (EndReason.CLOSED, False)
@@ -171,8 +171,7 @@ def test_closing_the_document_ends_it() -> None:
 
 def test_an_edit_further_below_leaves_it_visible() -> None:
     below = "-" * 100
-    editor = Editor(f"x = |\n{below}\nend")
-    editor.offer("foo", 0.0)
+    editor = offered(f"x = |\n{below}\nend", "foo")
     cursor = editor.cursor
     editor.edit(len(editor.document.text), len(editor.document.text), "!", 0.1)
     editor.cursor = cursor
@@ -182,8 +181,7 @@ def test_an_edit_further_below_leaves_it_visible() -> None:
 
 
 def test_an_editor_that_closes_brackets_types_through_too() -> None:
-    editor = Editor("x = |\n")
-    editor.offer("foo(a)", 0.0)
+    editor = offered("x = |\n", "foo(a)")
     editor.press("foo", 0.1)
     editor.edit(editor.cursor, editor.cursor, "()", 0.2)
     editor.cursor -= 1
@@ -193,8 +191,7 @@ def test_an_editor_that_closes_brackets_types_through_too() -> None:
 
 
 def test_mistake_partial_accept_ends_tracking() -> None:
-    editor = Editor("x = |")
-    editor.offer("alpha beta gamma delta", 0.0)
+    editor = offered("x = |", "alpha beta gamma delta")
     for number, word in enumerate(("alpha ", "beta ", "gamma ")):
         editor.press(word, 1.0 + number)
     assert len(editor.of(Displayed)) == 1
@@ -209,12 +206,11 @@ def test_mistake_partial_accept_ends_tracking() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "key"),
+    ("suggestion", "key"),
     [("\n    pass", "\n    "), ("\n    pass", "\r\n    "), ("\r\n    pass", "\r\n    ")],
 )
-def test_enter_with_its_indentation_is_typing(offered: str, key: str) -> None:
-    editor = Editor("def f():|")
-    editor.offer(offered, 0.0)
+def test_enter_with_its_indentation_is_typing(suggestion: str, key: str) -> None:
+    editor = offered("def f():|", suggestion)
     editor.press(key, 0.1)
     assert editor.events == []
     offer = editor.feedback.visible(URI)
@@ -222,8 +218,7 @@ def test_enter_with_its_indentation_is_typing(offered: str, key: str) -> None:
 
 
 def test_one_change_that_inserts_all_of_it_is_an_accept_even_when_it_replaces_closers() -> None:
-    editor = Editor("foo(|)\n")
-    editor.offer("a, b)", 0.0, replaces=1)
+    editor = offered("foo(|)\n", "a, b)", replaces=1)
     editor.edit(editor.cursor, editor.cursor + 1, "a, b)", 0.1)
     assert [type(event) for event in editor.events] == [Displayed, Accepted]
     assert editor.of(Accepted)[0].how is Taken.INFERRED
@@ -231,16 +226,14 @@ def test_one_change_that_inserts_all_of_it_is_an_accept_even_when_it_replaces_cl
 
 def test_one_change_that_writes_the_typed_beginning_anew_is_an_accept() -> None:
     """As Helix does, whose Escape takes what is selected in its menu."""
-    editor = Editor("    value = val|\n")
-    editor.offer("ue * 2", 0.0)
+    editor = offered("    value = val|\n", "ue * 2")
     editor.edit(4, editor.cursor, "value = value * 2", 0.1)
     assert [type(event) for event in editor.events] == [Displayed, Accepted]
     assert editor.of(Accepted)[0].how is Taken.INFERRED
 
 
 def test_typing_it_out_is_told_apart_from_taking_it() -> None:
-    editor = Editor("x = |")
-    editor.offer("ab", 0.0)
+    editor = offered("x = |", "ab")
     editor.press("a", 1.0)
     editor.press("b", 1.1)
     (accepted,) = editor.of(Accepted)
@@ -248,8 +241,7 @@ def test_typing_it_out_is_told_apart_from_taking_it() -> None:
 
 
 def test_what_the_editor_reports_is_not_inferred_again() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo", 0.0)
+    editor = offered("x = |", "foo")
     editor.events += editor.feedback.shown("s1", 0.1)
     editor.events += editor.feedback.shown("s1", 0.2)
     editor.events += editor.feedback.accepted("s1", 2.0)
@@ -259,8 +251,7 @@ def test_what_the_editor_reports_is_not_inferred_again() -> None:
 
 
 def test_an_accept_reported_after_the_change_counts_once() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo", 0.0)
+    editor = offered("x = |", "foo")
     editor.press("foo", 1.0)
     editor.events += editor.feedback.accepted("s1", 1.1)
     assert len(editor.of(Accepted)) == 1
@@ -282,8 +273,7 @@ def test_an_accept_reported_after_an_inferred_rejection_takes_the_rejection_back
 
 
 def test_reported_partial_accepts_count_from_the_start_and_only_grow() -> None:
-    editor = Editor("x = |")
-    editor.offer("alpha beta", 0.0)
+    editor = offered("x = |", "alpha beta")
     for characters in (5, 5, 3, 99):
         editor.events += editor.feedback.partially_accepted("s1", characters, 1.0)
     assert [event.accepted_characters for event in editor.of(PartiallyAccepted)] == [5, 10]
@@ -291,8 +281,7 @@ def test_reported_partial_accepts_count_from_the_start_and_only_grow() -> None:
 
 @pytest.mark.parametrize("report_first", [True, False])
 def test_a_partial_accept_that_is_reported_and_seen_counts_once(report_first: bool) -> None:
-    editor = Editor("x = |")
-    editor.offer("alpha beta gamma", 0.0)
+    editor = offered("x = |", "alpha beta gamma")
     for rest, word in (("alpha beta gamma", "alpha "), ("beta gamma", "beta ")):
         editor.offer(rest, 1.0)
         if report_first:
@@ -309,8 +298,7 @@ def test_unknown_ids_are_ignored() -> None:
 
 
 def test_time_alone_makes_a_display_certain() -> None:
-    editor = Editor("x = |")
-    editor.offer("foo", 0.0)
+    editor = offered("x = |", "foo")
     assert editor.feedback.settle(0.5) == []
     assert [type(event) for event in editor.feedback.settle(0.75)] == [Displayed]
     assert editor.feedback.settle(2.0) == []
@@ -325,8 +313,7 @@ def rest(editor: Editor) -> str | None:
 
 
 def test_a_typo_that_is_taken_back_refuses_nothing() -> None:
-    editor = Editor(LINE)
-    editor.offer("item.price", 0.0)
+    editor = offered(LINE, "item.price")
     editor.press("x", 1.0)
     editor.offer("yz", 1.1, id="s2")
     editor.edit(editor.cursor - 1, editor.cursor, "", 2.0)
@@ -338,8 +325,7 @@ def test_a_typo_that_is_taken_back_refuses_nothing() -> None:
 
 
 def test_a_typo_that_stays_refuses_once() -> None:
-    editor = Editor(LINE)
-    editor.offer("item.price", 0.0)
+    editor = offered(LINE, "item.price")
     editor.press("x", 1.0)
     editor.press("y", 2.0)
     editor.events += editor.feedback.moved(editor.place(), editor.cursor, 2.0)
@@ -349,8 +335,7 @@ def test_a_typo_that_stays_refuses_once() -> None:
 
 
 def test_the_undo_of_a_part_goes_back_to_what_it_was() -> None:
-    editor = Editor(LINE)
-    editor.offer("item.price", 0.0)
+    editor = offered(LINE, "item.price")
     editor.press("item", 1.0)
     editor.offer(".price", 1.0)
     editor.edit(editor.cursor - 4, editor.cursor, "", 2.0)
@@ -366,8 +351,7 @@ def test_the_undo_of_a_part_goes_back_to_what_it_was() -> None:
 @pytest.mark.parametrize("typed", ["", "item"])
 @pytest.mark.parametrize("above", [0, 40])
 def test_edits_elsewhere_move_it_and_refuse_nothing(typed: str, above: int) -> None:
-    editor = Editor("import os\n" + "x = 1\n" * above + "\nresult = |\n\nprint(result)\n\n# the end\n")
-    editor.offer("item.price", 0.0)
+    editor = offered("import os\n" + "x = 1\n" * above + "\nresult = |\n\nprint(result)\n\n# the end\n", "item.price")
     if typed:
         editor.press(typed, 1.0)
     for first, last, text in ((0, 0, "import sys\n"), (0, 3, ""), (-4, -1, "")):
@@ -385,8 +369,7 @@ def test_edits_elsewhere_move_it_and_refuse_nothing(typed: str, above: int) -> N
 def test_what_is_typed_at_several_cursors_is_typed_through_at_one(text: str) -> None:
     marks = [at - text[:at].count("|") for at in range(len(text)) if text[at] == "§"]
     others = [at - number for number, at in enumerate(marks)]
-    editor = Editor(text.replace("§", ""))
-    editor.offer("compute", 0.0)
+    editor = offered(text.replace("§", ""), "compute")
     for count, key in enumerate("comp", 1):
         places = sorted([*others, editor.cursor], reverse=True)
         editor.document.apply([Edit(at, at, key) for at in places], editor.document.version + 1)

@@ -68,8 +68,7 @@ async def test_the_start_of_a_line_and_an_invocation_do_not_wait() -> None:
 
 async def test_mistake_superseded_request_never_answered() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x")
-        first = desk.asking()
+        first = desk.typing("x")
         await asyncio.sleep(0.01)
         desk.move("x")
         second = desk.asking()
@@ -145,8 +144,7 @@ def test_mistake_slower_server_more_requests(key_s: float) -> None:
         async def scenario() -> int:
             async with Desk(ScriptedGateway(Script([(ttft_s, "nothing like it")]))) as desk:
                 for key in "value = compute(one, two)":
-                    desk.type(key)
-                    asked = desk.asking()
+                    asked = desk.typing(key)
                     await asyncio.sleep(key_s)
                     if asked.done():
                         asked.result()
@@ -161,8 +159,7 @@ def test_mistake_slower_server_more_requests(key_s: float) -> None:
 
 async def test_mistake_accept_right_after_a_key_inserts_stale_text() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(0.08)
         desk.type("g")
         assert await asked is None
@@ -184,8 +181,7 @@ async def test_mistake_partial_accept_hides_the_rest() -> None:
 
 async def test_mistake_lock_over_a_network_call_blocks_changes() -> None:
     async with Desk(ScriptedGateway(Script([(5.0, "late")]))) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(1)
         before_s = asyncio.get_running_loop().time()
         desk.type("y")
@@ -201,11 +197,9 @@ async def test_mistake_lock_over_a_network_call_blocks_changes() -> None:
 
 async def test_a_running_request_that_still_fits_is_shared() -> None:
     async with Desk(ScriptedGateway(Script([(0.1, "foo"), (0.05, "(a)")]))) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(0.08)
-        desk.type("f")
-        again = desk.asking()
+        again = desk.typing("f")
         assert await asked is None
         answer = await again
         assert (answer.text, answer.source) == ("oo(a)", Origin.IN_FLIGHT)
@@ -219,8 +213,7 @@ async def test_a_running_request_is_waited_for_two_hundred_milliseconds_then_rac
 
     async with Desk(ScriptedGateway(answer)) as desk:
         loop = asyncio.get_running_loop()
-        desk.type("x = ")
-        desk.asking()
+        desk.typing("x = ")
         await asyncio.sleep(0.08)
         desk.type("f")
         asked_s = loop.time()
@@ -238,12 +231,10 @@ async def test_a_running_request_is_waited_for_two_hundred_milliseconds_then_rac
 
 async def test_at_most_two_requests_run_per_document() -> None:
     async with Desk(ScriptedGateway(Script([(3.0, "abcdef")]))) as desk:
-        desk.type("x = ")
-        desk.asking()
+        desk.typing("x = ")
         for key in "abcd":
             await asyncio.sleep(0.4)
-            desk.type(key)
-            desk.asking()
+            desk.typing(key)
         await asyncio.sleep(10)
         assert desk.gateway.most_running == 2
         assert len(desk.gateway.calls) == 2
@@ -251,8 +242,7 @@ async def test_at_most_two_requests_run_per_document() -> None:
 
 async def test_what_diverged_is_named_as_superseded_and_cancelled_once() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")])), "y\n|") as desk:
-        desk.type("    ")
-        desk.asking()
+        desk.typing("    ")
         await asyncio.sleep(0.1)
         desk.edit(desk.cursor, desk.cursor, "g\n")
         desk.asking()
@@ -260,8 +250,7 @@ async def test_what_diverged_is_named_as_superseded_and_cancelled_once() -> None
         first, second = desk.gateway.calls
         assert second.supersedes == first.id
         assert desk.gateway.given_up(first) == 1
-        desk.type("h")
-        desk.asking()
+        desk.typing("h")
         await asyncio.sleep(2)
         assert desk.gateway.given_up(first) == 1
         assert desk.flow.status().cancelled == 2
@@ -269,11 +258,9 @@ async def test_what_diverged_is_named_as_superseded_and_cancelled_once() -> None
 
 async def test_what_diverges_while_the_debounce_runs_is_cancelled_at_once_and_once() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
-        desk.type("x = ")
-        desk.asking()
+        desk.typing("x = ")
         await asyncio.sleep(0.15)
-        desk.type("g")
-        desk.asking()
+        desk.typing("g")
         await asyncio.sleep(0.001)
         assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
         await asyncio.sleep(2)
@@ -283,8 +270,7 @@ async def test_what_diverges_while_the_debounce_runs_is_cancelled_at_once_and_on
 
 async def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> None:
     async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(0.1)
         asked.cancel()
         await asyncio.sleep(0.04)  # as editors do that cancel and ask at each key
@@ -301,8 +287,7 @@ async def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> No
 
 async def test_a_question_that_was_cancelled_stops_the_model_unless_another_follows_at_once() -> None:
     async with Desk(ScriptedGateway(Script([(0.2, "foo("), (5.0, "a)")]))) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(0.3)
         asked.cancel()
         await asyncio.sleep(0.049)
@@ -328,11 +313,9 @@ async def test_the_end_of_what_a_running_request_says_is_asked_about_anew() -> N
         return Script([(0.1, "foo")], end_after_s=0.1) if typed == "x = " else Script([(0.01, "(a)")])
 
     async with Desk(ScriptedGateway(answer)) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(0.08)
-        desk.type("foo")
-        again = desk.asking()
+        again = desk.typing("foo")
         assert await asked is None
         assert text_of(await again) == "(a)"
         assert desk.flow.status().cancelled == 0
@@ -348,8 +331,7 @@ async def test_of_questions_that_come_together_only_the_last_is_assembled() -> N
 
 async def test_what_is_cancelled_already_is_not_cancelled_again_at_closing() -> None:
     async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
-        desk.type("x = ")
-        desk.asking()
+        desk.typing("x = ")
         await asyncio.sleep(0.15)
         desk.type("g")
         await asyncio.wait([desk.asking()], timeout=0)
@@ -359,8 +341,7 @@ async def test_what_is_cancelled_already_is_not_cancelled_again_at_closing() -> 
 
 async def test_closing_a_document_cancels_what_runs_for_it() -> None:
     async with Desk(ScriptedGateway(Script([(1.0, "foo")]))) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(0.1)
         desk.flow.document_closed(desk.document.snapshot())
         assert await asked is None
@@ -369,8 +350,7 @@ async def test_closing_a_document_cancels_what_runs_for_it() -> None:
 
 async def test_close_answers_everything_and_leaves_no_task() -> None:
     desk = Desk(ScriptedGateway(Script([(1.0, "foo")])))
-    desk.type("x = ")
-    asked = desk.asking()
+    asked = desk.typing("x = ")
     await asyncio.sleep(0.1)
     await desk.flow.close()
     assert await asked is None
@@ -566,8 +546,7 @@ SEEN = "value = compute(one)\nother = 1\n|"
 
 
 async def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
-    gateway = ScriptedGateway(ANSWER)
-    gateway.connected = False
+    gateway = ScriptedGateway(ANSWER, connected=False)
     async with Desk(gateway, SEEN, local=CopyLine()) as desk:
         answer = await desk.typed("value = c")
         assert (answer.text, answer.source, answer.timings_ms["shown"]) == ("ompute(one)", Origin.LOCAL, 0)
@@ -594,8 +573,7 @@ async def test_a_gateway_without_a_first_token_loses_patience_to_the_local_candi
 
 
 async def test_a_local_candidate_that_is_visible_and_right_stays_and_asks_nothing() -> None:
-    gateway = ScriptedGateway(ANSWER)
-    gateway.connected = False
+    gateway = ScriptedGateway(ANSWER, connected=False)
     async with Desk(gateway, SEEN, local=CopyLine()) as desk:
         first = await desk.typed("value = c")
         gateway.connected = True
@@ -695,8 +673,7 @@ async def test_rejections_lengthen_the_debounce() -> None:
 
 
 async def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> None:
-    gateway = ScriptedGateway(ANSWER)
-    gateway.connected = False
+    gateway = ScriptedGateway(ANSWER, connected=False)
     async with Desk(gateway, SEEN, local=CopyLine()) as desk:
         await desk.typed("value = c")
         await asyncio.sleep(1)
@@ -711,16 +688,14 @@ async def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> Non
 
 async def test_the_plan_state_is_committed_on_send_alone() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
-        desk.type("x")
-        first = desk.asking()
+        first = desk.typing("x")
         await asyncio.sleep(0.01)
         await desk.typed("y")
         await first
         assert [len(state.files) for state in desk.planner.states] == [0, 0]
         await desk.typed("zz")
         assert len(desk.planner.states[-1].files) == 1
-        desk.type("q")
-        abandoned = desk.asking()
+        abandoned = desk.typing("q")
         await asyncio.sleep(0.01)
         await desk.typed("r")
         await abandoned
@@ -730,8 +705,7 @@ async def test_the_plan_state_is_committed_on_send_alone() -> None:
 async def test_a_plan_made_before_another_document_was_sent_is_made_again() -> None:
     async with Desk(ScriptedGateway(ANSWER)) as desk:
         await desk.typed("x")
-        desk.type(" = b")
-        first = desk.asking()
+        first = desk.typing(" = b")
         await asyncio.sleep(0.01)
         other = Document("file:///b.py", "y = ", path="b.py").snapshot()
         await desk.flow.suggest(other, 4, trigger=Trigger.INVOKED)
@@ -750,8 +724,7 @@ async def test_another_profile_begins_a_new_plan() -> None:
 
 async def test_what_another_model_said_is_not_an_answer_of_this_one() -> None:
     async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
-        desk.type("x = ")
-        asked = desk.asking()
+        asked = desk.typing("x = ")
         await asyncio.sleep(0.1)
         desk.gateway.profile = profile(variant="arm")
         await desk.ask()

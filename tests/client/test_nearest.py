@@ -47,8 +47,12 @@ class World:
                 self._go()
 
 
-def test_the_nearest_is_used_and_the_next_one_at_once_when_it_is_lost() -> None:
-    world = World()
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_the_nearest_is_used_and_the_next_one_at_once_when_it_is_lost(world: World) -> None:
     world.run(100)
     assert world.moves == [(0.0, NEAR)]
     world.rtts_ms[NEAR] = None
@@ -60,8 +64,7 @@ def test_the_nearest_is_used_and_the_next_one_at_once_when_it_is_lost() -> None:
     ]
 
 
-def test_it_goes_back_when_the_near_one_was_well_for_a_while_and_later_each_time() -> None:
-    world = World()
+def test_it_goes_back_when_the_near_one_was_well_for_a_while_and_later_each_time(world: World) -> None:
     stays: list[float] = []
     for _ in range(4):
         world.rtts_ms[NEAR] = None
@@ -75,8 +78,7 @@ def test_it_goes_back_when_the_near_one_was_well_for_a_while_and_later_each_time
     assert stays == sorted(stays) and stays[-1] >= 2 * stays[0]
 
 
-def test_two_that_are_about_as_near_are_not_wandered_between() -> None:
-    world = World()
+def test_two_that_are_about_as_near_are_not_wandered_between(world: World) -> None:
     world.rtts_ms[FAR] = 12.0
     for at in range(400):
         world.rtts_ms[NEAR] = 10.0 + at % 7
@@ -84,8 +86,7 @@ def test_two_that_are_about_as_near_are_not_wandered_between() -> None:
     assert world.moves == [(0.0, NEAR)]
 
 
-def test_a_way_that_has_become_far_is_left_and_a_moment_of_it_is_not() -> None:
-    world = World()
+def test_a_way_that_has_become_far_is_left_and_a_moment_of_it_is_not(world: World) -> None:
     world.rtts_ms[NEAR] = 900.0
     world.run(20)
     world.rtts_ms[NEAR] = 10.0
@@ -96,8 +97,7 @@ def test_a_way_that_has_become_far_is_left_and_a_moment_of_it_is_not() -> None:
     assert world.here == FAR
 
 
-def test_one_that_answers_that_it_does_not_serve_is_left_though_it_is_connected() -> None:
-    world = World()
+def test_one_that_answers_that_it_does_not_serve_is_left_though_it_is_connected(world: World) -> None:
     world.nearest.lost(NEAR, "is not ready (answers 503)", world.now_s)
     assert world.nearest.better(world.now_s) == FAR
     assert world.nearest.choose(world.now_s) == FAR
@@ -116,8 +116,7 @@ def test_where_nobody_answers_each_is_tried_in_turn() -> None:
         Nearest([])
 
 
-def test_each_is_asked_four_times_a_minute() -> None:
-    world = World()
+def test_each_is_asked_four_times_a_minute(world: World) -> None:
     asked = 0
     for _ in range(60):
         world.now_s += 1

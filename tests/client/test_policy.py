@@ -31,8 +31,12 @@ def ask(left: str = "x = ", right: str = "", **other: object) -> EditorRequest:
     return EditorRequest(**values)  # type: ignore[arg-type]
 
 
-def test_the_debounce_counts_from_the_change_not_from_the_request() -> None:
-    policy = Policy()
+@pytest.fixture
+def policy() -> Policy:
+    return Policy()
+
+
+def test_the_debounce_counts_from_the_change_not_from_the_request(policy: Policy) -> None:
     assert policy.decide(PolicyState(), ask(), 10.0) == Wait(10.075)
     assert policy.decide(PolicyState(), ask(), 10.05) == Wait(10.075)
     assert policy.decide(PolicyState(), ask(), 10.08) == Now()
@@ -55,15 +59,13 @@ def test_closers_right_of_the_cursor_are_no_middle(right: str) -> None:
 
 
 @pytest.mark.parametrize("right", ["a", ") + 1", "(", "::", ")" * 201, " " * 200_000 + "x"])
-def test_the_middle_of_a_line_is_skipped_unless_invoked(right: str) -> None:
-    policy = Policy()
+def test_the_middle_of_a_line_is_skipped_unless_invoked(right: str, policy: Policy) -> None:
     assert policy.decide(PolicyState(), ask(right=right), 10.0) == Skip(SkipReason.MID_LINE)
     assert policy.decide(PolicyState(), ask(right=right, trigger=Trigger.INVOKED), 10.0) == Now()
 
 
 @pytest.mark.parametrize("trigger", list(Trigger))
-def test_excluded_and_very_large_files_are_never_sent(trigger: Trigger) -> None:
-    policy = Policy()
+def test_excluded_and_very_large_files_are_never_sent(trigger: Trigger, policy: Policy) -> None:
     assert policy.decide(PolicyState(), ask(excluded="secret", trigger=trigger), 10.0) == Skip(SkipReason.EXCLUDED)
     large = ask(characters=5_000_001, trigger=trigger)
     assert policy.decide(PolicyState(), large, 10.0) == Skip(SkipReason.TOO_LARGE)
@@ -81,16 +83,14 @@ def test_comments_and_strings_are_skipped_only_where_configured() -> None:
     assert off.decide(PolicyState(), inside._replace(trigger=Trigger.INVOKED), 10.0) == Now()
 
 
-def test_a_pause_ends_by_itself_and_is_never_shortened() -> None:
-    policy = Policy()
+def test_a_pause_ends_by_itself_and_is_never_shortened(policy: Policy) -> None:
     state = policy.pause(PolicyState(), retry_after_ms=2000, now=10.0)
     state = policy.pause(state, retry_after_ms=100, now=10.0)
     assert policy.decide(state, ask(), 11.9) == Skip(SkipReason.PAUSED)
     assert policy.decide(state, ask(), 12.0) == Now()
 
 
-def test_rejections_lengthen_the_debounce_accepts_shorten_it_and_both_fade() -> None:
-    policy = Policy()
+def test_rejections_lengthen_the_debounce_accepts_shorten_it_and_both_fade(policy: Policy) -> None:
     rejected = policy.reacted(PolicyState(), accepted=False, now=0.0)
     assert policy.debounce_ms(rejected, 0.0) == pytest.approx(82.5)
     assert policy.debounce_ms(rejected, 600.0) == pytest.approx(75 * (1 + 0.1 / math.e))
@@ -124,8 +124,7 @@ def test_options_that_make_no_sense_name_their_field(options: dict[str, float]) 
         PolicyOptions(**options)
 
 
-def test_a_deletion_asks_nothing_unless_invoked_or_switched_off() -> None:
-    policy = Policy()
+def test_a_deletion_asks_nothing_unless_invoked_or_switched_off(policy: Policy) -> None:
     assert policy.decide(PolicyState(), ask(deleted=True), 10.0) == Skip(SkipReason.DELETION)
     assert policy.decide(PolicyState(), ask(deleted=True, trigger=Trigger.INVOKED), 10.0) == Now()
     without = Policy(PolicyOptions(switches=Switches(skip_deletions=False)))

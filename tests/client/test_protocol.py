@@ -49,6 +49,11 @@ def opened(**options: Any) -> ClientProtocol:
     return protocol
 
 
+@pytest.fixture
+def protocol() -> ClientProtocol:
+    return opened()
+
+
 def sent(protocol: ClientProtocol) -> list[ClientMessage]:
     return [
         (msgspec.json if isinstance(frame, str) else msgspec.msgpack).decode(frame, type=ClientMessage)
@@ -83,8 +88,7 @@ class TestHello:
 
 
 class TestComplete:
-    def test_what_the_gateway_has_travels_as_digest(self) -> None:
-        protocol = opened()
+    def test_what_the_gateway_has_travels_as_digest(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "stable"))
         protocol.complete(call("2", "stable"))
         first, second = sent(protocol)
@@ -92,8 +96,7 @@ class TestComplete:
         assert (first.segments[0].text, first.segments[0].digest) == ("stable", None)
         assert (second.segments[0].text, second.segments[0].digest) == (None, digest_of("stable"))
 
-    def test_every_field_of_the_call_arrives(self) -> None:
-        protocol = opened()
+    def test_every_field_of_the_call_arrives(self, protocol: ClientProtocol) -> None:
         asked = call(
             "1",
             "x",
@@ -113,8 +116,9 @@ class TestComplete:
             if field != "segments":
                 assert getattr(message, field) == getattr(asked, field), field
 
-    def test_lone_surrogates_become_replacement_characters_and_pairs_one_character(self) -> None:
-        protocol = opened()
+    def test_lone_surrogates_become_replacement_characters_and_pairs_one_character(
+        self, protocol: ClientProtocol
+    ) -> None:
         protocol.complete(call("1", "a\ud83db", "\ud83d\ude00", document="file:///\udcff"))
         (message,) = sent(protocol)
         assert isinstance(message, Complete)
@@ -123,16 +127,14 @@ class TestComplete:
         assert protocol.segment_digests() == [digest_of("a\ufffdb"), digest_of("😀")]
 
     @pytest.mark.parametrize("id", ["", "x" * 65, "\ud83d"])
-    def test_an_id_that_the_wire_cannot_carry_fails_the_call(self, id: str) -> None:
-        protocol = opened()
+    def test_an_id_that_the_wire_cannot_carry_fails_the_call(self, id: str, protocol: ClientProtocol) -> None:
         protocol.complete(call(id, "x"))
         (event,) = protocol.events_received()
         assert isinstance(event, Failed) and isinstance(event.error, RequestRefusedError)
         assert (event.id, event.error.field) == (id, "id")
         assert sent(protocol) == []
 
-    def test_a_call_larger_than_a_frame_fails_alone_and_leaves_the_mirror_safe(self) -> None:
-        protocol = opened()
+    def test_a_call_larger_than_a_frame_fails_alone_and_leaves_the_mirror_safe(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "small"))
         protocol.complete(call("2", "small", "x" * MAX_FRAME_BYTES))
         (event,) = protocol.events_received()
@@ -141,13 +143,11 @@ class TestComplete:
         assert protocol.running == {"1"}
         assert protocol.segment_digests() == []
 
-    def test_a_version_beyond_64_bits_fails_the_call(self) -> None:
-        protocol = opened()
+    def test_a_version_beyond_64_bits_fails_the_call(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x", version=1 << 70))
         assert [type(event) for event in protocol.events_received()] == [Failed]
 
-    def test_a_running_id_cannot_be_used_again(self) -> None:
-        protocol = opened()
+    def test_a_running_id_cannot_be_used_again(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         with pytest.raises(ValueError, match="running"):
             protocol.complete(call("1", "x"))
@@ -165,8 +165,7 @@ class TestComplete:
 
 
 class TestNeed:
-    def test_it_is_answered_with_the_same_complete_all_in_text(self) -> None:
-        protocol = opened()
+    def test_it_is_answered_with_the_same_complete_all_in_text(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "a", "b", "c"))
         protocol.complete(call("2", "a", "b", "c", version=3))
         sent(protocol)
@@ -175,8 +174,7 @@ class TestNeed:
         assert isinstance(again, Complete)
         assert (again.id, again.version, [segment.text for segment in again.segments]) == ("2", 3, ["a", "b", "c"])
 
-    def test_what_else_was_sent_before_is_not_trusted_any_more(self) -> None:
-        protocol = opened()
+    def test_what_else_was_sent_before_is_not_trusted_any_more(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "a", "b"))
         protocol.complete(call("2", "a"))
         sent(protocol)
@@ -186,15 +184,13 @@ class TestNeed:
         assert isinstance(third, Complete)
         assert [segment.text for segment in third.segments] == [None, "b"]
 
-    def test_the_second_need_for_one_call_fails_it_instead_of_looping(self) -> None:
-        protocol = opened()
+    def test_the_second_need_for_one_call_fails_it_instead_of_looping(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "a"))
         events = receive(protocol, Need(id="1", digests=[b"x" * 16]), Need(id="1", digests=[b"x" * 16]))
         assert [type(event) for event in events] == [Failed]
         assert [type(message) for message in sent(protocol)] == [Complete, Complete, Cancel]
 
-    def test_a_cancelled_call_is_not_sent_again(self) -> None:
-        protocol = opened()
+    def test_a_cancelled_call_is_not_sent_again(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "a"))
         protocol.cancel("1")
         assert receive(protocol, Need(id="1", digests=[digest_of("a")])) == [Done(id="1", finish=Finish.CANCELLED)]
@@ -202,15 +198,13 @@ class TestNeed:
 
 
 class TestCancel:
-    def test_a_cancel_that_overtakes_its_request_still_wins(self) -> None:
-        protocol = opened()
+    def test_a_cancel_that_overtakes_its_request_still_wins(self, protocol: ClientProtocol) -> None:
         protocol.cancel("1")
         protocol.complete(call("1", "x"))
         assert protocol.events_received() == [Done(id="1", finish=Finish.CANCELLED)]
         assert sent(protocol) == []
 
-    def test_cancels_that_nobody_follows_do_not_pile_up(self) -> None:
-        protocol = opened()
+    def test_cancels_that_nobody_follows_do_not_pile_up(self, protocol: ClientProtocol) -> None:
         for number in range(1000):
             protocol.cancel(str(number))
         protocol.complete(call("0", "x"))
@@ -224,16 +218,16 @@ class TestCancel:
             Error(id="1", code=ErrorCode.EXPIRED),
         ],
     )
-    def test_whatever_the_gateway_says_then_the_call_ends_as_cancelled(self, late: GatewayMessage) -> None:
-        protocol = opened()
+    def test_whatever_the_gateway_says_then_the_call_ends_as_cancelled(
+        self, late: GatewayMessage, protocol: ClientProtocol
+    ) -> None:
         protocol.complete(call("1", "x"))
         protocol.cancel("1")
         protocol.cancel("1")
         assert [type(message) for message in sent(protocol)] == [Complete, Cancel]
         assert receive(protocol, Delta(id="1", text="late"), late) == [Done(id="1", finish=Finish.CANCELLED)]
 
-    def test_expiry_cancels_and_fails(self) -> None:
-        protocol = opened()
+    def test_expiry_cancels_and_fails(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         protocol.expire("1")
         protocol.expire("1")
@@ -244,8 +238,7 @@ class TestCancel:
 
 
 class TestFromTheGateway:
-    def test_late_frames_for_a_finished_id_are_ignored(self) -> None:
-        protocol = opened()
+    def test_late_frames_for_a_finished_id_are_ignored(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         receive(protocol, Done(id="1", finish=Finish.STOP))
         late = [
@@ -257,8 +250,7 @@ class TestFromTheGateway:
         assert receive(protocol, *late) == []
         assert protocol.statistics().late_frames == 4
 
-    def test_errors_with_and_without_an_id(self) -> None:
-        protocol = opened()
+    def test_errors_with_and_without_an_id(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         named, unnamed = receive(
             protocol,
@@ -270,14 +262,12 @@ class TestFromTheGateway:
         assert isinstance(unnamed, Refused)
         assert unnamed.error.field == "type"
 
-    def test_profiles_replace_each_other(self) -> None:
-        protocol = opened()
+    def test_profiles_replace_each_other(self, protocol: ClientProtocol) -> None:
         newer = msgspec.structs.replace(PROFILE, model="newer")
         assert receive(protocol, PROFILE, newer) == [PROFILE, newer]
         assert protocol.profile == newer
 
-    def test_goaway_refuses_new_calls_and_closes_after_the_running_ones(self) -> None:
-        protocol = opened()
+    def test_goaway_refuses_new_calls_and_closes_after_the_running_ones(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         assert receive(protocol, Goaway(grace_ms=5), Goaway(grace_ms=9)) == [Goaway(grace_ms=5)]
         protocol.complete(call("2", "x"))
@@ -300,16 +290,16 @@ class TestFromTheGateway:
         ],
         ids=["empty", "reserved byte", "other kind", "deep", "unknown type", "not UTF-8", "too large"],
     )
-    def test_a_frame_that_cannot_be_read_is_an_event_and_the_calls_live(self, frame: bytes | str) -> None:
-        protocol = opened()
+    def test_a_frame_that_cannot_be_read_is_an_event_and_the_calls_live(
+        self, frame: bytes | str, protocol: ClientProtocol
+    ) -> None:
         protocol.complete(call("1", "x"))
         protocol.receive_frame(frame)
         assert [type(event) for event in protocol.events_received()] == [BadFrame]
         assert protocol.running == {"1"}
         assert protocol.state is State.OPEN
 
-    def test_an_answer_of_a_later_version_fails_the_call_that_it_names(self) -> None:
-        protocol = opened()
+    def test_an_answer_of_a_later_version_fails_the_call_that_it_names(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         protocol.complete(call("2", "x"))
         sent(protocol)
@@ -318,8 +308,7 @@ class TestFromTheGateway:
         assert [type(event) for event in protocol.events_received()] == [BadFrame, Failed, BadFrame, Failed]
         assert sent(protocol) == [Cancel(id="2")]
 
-    def test_the_end_of_the_connection_fails_every_call_once(self) -> None:
-        protocol = opened()
+    def test_the_end_of_the_connection_fails_every_call_once(self, protocol: ClientProtocol) -> None:
         for id in ("1", "2"):
             protocol.complete(call(id, "x"))
         protocol.connection_lost("vanished")
@@ -335,8 +324,7 @@ class TestFromTheGateway:
 
 
 class TestNotes:
-    def test_a_branch_switch_of_thousands_of_files_fits_frames(self) -> None:
-        protocol = opened()
+    def test_a_branch_switch_of_thousands_of_files_fits_frames(self, protocol: ClientProtocol) -> None:
         documents = [f"file:///{'x' * 200}/{number}" for number in range(12_345)]
         protocol.changed(documents, ChangeReason.BRANCH)
         messages = sent(protocol)
@@ -352,8 +340,7 @@ class TestNotes:
         assert sent(protocol)[1:] == [Feedback(batch="b", events=[{"kind": "shown"}])]
         assert receive(protocol, Ack(batch="b")) == [Ack(batch="b")]
 
-    def test_the_status_line(self) -> None:
-        protocol = opened()
+    def test_the_status_line(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         assert repr(protocol) == "<ClientProtocol: open, 1 running, 0 bad frames>"
 

@@ -82,6 +82,11 @@ class World:
         await self.telemetry.tick()
 
 
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, Gateway())
+
+
 def files(directory: Path) -> list[Path]:
     return sorted(directory.iterdir()) if directory.exists() else []
 
@@ -108,8 +113,7 @@ async def test_events_wait_for_company_are_kept_and_go_when_acknowledged(tmp_pat
     assert world.telemetry.statistics() == (0, 0, 1, 0)
 
 
-async def test_many_events_go_at_once_and_few_batches_are_on_their_way(tmp_path: Path) -> None:
-    world = World(tmp_path, Gateway())
+async def test_many_events_go_at_once_and_few_batches_are_on_their_way(tmp_path: Path, world: World) -> None:
     world.record(1_300)
     await world.turn()
     assert [len(events) for _, events in world.gateway.got] == [200] * 4
@@ -119,8 +123,7 @@ async def test_many_events_go_at_once_and_few_batches_are_on_their_way(tmp_path:
     assert [len(events) for _, events in world.gateway.got] == [200] * 6 + [100]
 
 
-async def test_an_unanswered_batch_is_sent_again_later_and_later(tmp_path: Path) -> None:
-    world = World(tmp_path, Gateway())
+async def test_an_unanswered_batch_is_sent_again_later_and_later(tmp_path: Path, world: World) -> None:
     world.record()
     await world.turn()
     await world.turn(5.0)
@@ -133,8 +136,7 @@ async def test_an_unanswered_batch_is_sent_again_later_and_later(tmp_path: Path)
     assert len({name for name, _ in world.gateway.got}) == 1
 
 
-async def test_a_lost_connection_sends_what_was_on_its_way_again(tmp_path: Path) -> None:
-    world = World(tmp_path, Gateway())
+async def test_a_lost_connection_sends_what_was_on_its_way_again(tmp_path: Path, world: World) -> None:
     world.record()
     await world.turn()
     await world.turn(5.0)
@@ -180,8 +182,7 @@ async def test_a_disk_that_takes_nothing_leaves_the_batch_in_memory(tmp_path: Pa
     assert world.telemetry.statistics().acknowledged == 1
 
 
-async def test_damaged_batches_are_dropped_and_block_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, Gateway())
+async def test_damaged_batches_are_dropped_and_block_nothing(tmp_path: Path, world: World) -> None:
     for name, content in (("a-1", b"\xff\xff"), ("a-2", b"\x91\x01"), ("a-3", b"")):
         world.spool.write(name, content)
         os.utime(tmp_path / f"{name}.batch", (1.0, 1.0))
@@ -255,8 +256,7 @@ def test_the_branch_of_a_file(tmp_path: Path) -> None:
     assert head_of("untitled:1") == head_of("file:///none/x.py") == ""
 
 
-async def test_a_tick_that_ends_before_its_thread_began_loses_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, Gateway())
+async def test_a_tick_that_ends_before_its_thread_began_loses_nothing(tmp_path: Path, world: World) -> None:
     world.gateway.connected = False
     world.record(450)
     busy, asked = threading.Event(), asyncio.Event()
@@ -280,8 +280,7 @@ async def test_a_tick_that_ends_before_its_thread_began_loses_nothing(tmp_path: 
     assert {event["seq"] for event in kept} == set(range(1, 451))
 
 
-async def test_closing_while_a_tick_runs_keeps_everything(tmp_path: Path) -> None:
-    world = World(tmp_path, Gateway())
+async def test_closing_while_a_tick_runs_keeps_everything(tmp_path: Path, world: World) -> None:
     world.gateway.connected = False
     task = asyncio.create_task(world.telemetry.run())
     world.record(450)

@@ -123,6 +123,11 @@ class Desk:
     def asking(self, **options: Any) -> asyncio.Task[Suggestion | None]:
         return asyncio.create_task(self.ask(**options))
 
+    def typing(self, text: str) -> asyncio.Task[Suggestion | None]:
+        """What is to be suggested behind `text`, which is typed now."""
+        self.type(text)
+        return self.asking()
+
     def accept(self, suggestion: Suggestion) -> None:
         self.flow.accepted(suggestion.id)
         self.edit(self.cursor, self.cursor + suggestion.replaces, suggestion.text)

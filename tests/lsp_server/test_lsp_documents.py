@@ -29,15 +29,18 @@ def test_the_document_and_its_lines_never_part(text, encoding, batches):
             assert held.snapshot().line_start(line) == held.lines.start_of(line)
 
 
-def test_changes_of_one_notification_build_on_each_other():
-    documents = Documents()
+@pytest.fixture
+def documents():
+    return Documents()
+
+
+def test_changes_of_one_notification_build_on_each_other(documents):
     documents.open(URI, "ab\ncd")
     documents.change(URI, [at(0, 1, 2, "XY\n"), at(1, 0, 0, "Z"), at(1, 0, 1, "")], version=2)
     assert documents.get(URI).document.text == "aXY\n\ncd"
 
 
-def test_the_whole_text_is_taken_as_the_difference():
-    documents = Documents()
+def test_the_whole_text_is_taken_as_the_difference(documents):
     documents.open(URI, "a\nb\nc\n")
     held = documents.get(URI)
     assert documents.change(URI, [ContentChange("a\nbX\nc\n")], version=5) is ChangeResult.APPLIED
@@ -47,22 +50,19 @@ def test_the_whole_text_is_taken_as_the_difference():
     assert held.document.text == "a\nbXY\nc\n"
 
 
-def test_a_version_that_runs_backwards_is_taken_as_told():
-    documents = Documents()
+def test_a_version_that_runs_backwards_is_taken_as_told(documents):
     documents.open(URI, "a", version=9)
     assert documents.change(URI, [at(0, 1, 1, "b")], version=3) is ChangeResult.APPLIED
     assert (documents.get(URI).document.text, documents.get(URI).document.version) == ("ab", 3)
 
 
-def test_a_change_without_a_version_counts_on():
-    documents = Documents()
+def test_a_change_without_a_version_counts_on(documents):
     documents.open(URI, "a", version=9)
     documents.change(URI, [at(0, 1, 1, "b")])
     assert documents.get(URI).document.version == 10
 
 
-def test_positions_outside_are_clamped_and_backward_ranges_turned_round():
-    documents = Documents()
+def test_positions_outside_are_clamped_and_backward_ranges_turned_round(documents):
     documents.open(URI, "ab\r\ncd")
     documents.change(URI, [at(0, 99, 99, "X"), ContentChange("Y", Range(Point(99, 0), Point(99, 5)))], version=2)
     assert documents.get(URI).document.text == "abX\ncdY"
@@ -70,8 +70,7 @@ def test_positions_outside_are_clamped_and_backward_ranges_turned_round():
     assert documents.get(URI).document.text == "adY"
 
 
-def test_a_change_of_an_unknown_document_is_ignored_unless_it_is_the_whole_text():
-    documents = Documents()
+def test_a_change_of_an_unknown_document_is_ignored_unless_it_is_the_whole_text(documents):
     assert documents.change(URI, [at(0, 0, 0, "x")], version=1) is ChangeResult.UNKNOWN
     assert documents.get(URI) is None
     assert documents.change(URI, [ContentChange("whole")], version=2) is ChangeResult.APPLIED
@@ -79,8 +78,7 @@ def test_a_change_of_an_unknown_document_is_ignored_unless_it_is_the_whole_text(
     assert documents.get(URI).document.language == "python"
 
 
-def test_a_lost_document_ignores_changes_until_the_whole_text_comes():
-    documents = Documents()
+def test_a_lost_document_ignores_changes_until_the_whole_text_comes(documents):
     documents.open(URI, "x")
     documents.lose(URI)
     assert documents.change(URI, [at(0, 0, 0, "y")], version=2) is ChangeResult.LOST
@@ -90,8 +88,7 @@ def test_a_lost_document_ignores_changes_until_the_whole_text_comes():
     assert documents.get(URI).document.text == "z"
 
 
-def test_opening_again_replaces_and_closing_forgets():
-    documents = Documents()
+def test_opening_again_replaces_and_closing_forgets(documents):
     documents.open(URI, "x")
     documents.open(URI, "y", version=4)
     assert documents.get(URI).document.text == "y"
@@ -112,8 +109,7 @@ def test_files_that_never_get_suggestions_say_why(uri, text, reason):
     assert reason in Documents().open(uri, text).excluded
 
 
-def test_uris_are_the_same_however_they_are_escaped():
-    documents = Documents()
+def test_uris_are_the_same_however_they_are_escaped(documents):
     documents.open("file:///c%3A/a%20b.py", "x")
     assert documents.get("file:///c:/a b.py") is not None
 
@@ -125,8 +121,7 @@ def test_a_path_in_a_prompt_is_relative_to_the_innermost_folder():
     assert documents.open("file:///elsewhere/c.py", "").document.path == "c.py"
 
 
-def test_documents_that_are_on_no_disk_have_a_name_and_a_language():
-    documents = Documents()
+def test_documents_that_are_on_no_disk_have_a_name_and_a_language(documents):
     assert documents.open("untitled:Untitled-1", "", language="python").document.language == "python"
     assert documents.open("untitled:scratch.py", "").document.language == "python"
 

@@ -54,8 +54,11 @@ class Notebook:
             textContent=[{"document": document, "changes": [{"range": {"start": at, "end": at}, "text": text}]}]
         )
 
-    def ask(self, index, line, character, **more):
-        return self.client.ask(line, character, uri=cell_uri(index, self.uri), **more)
+    def ask(self, index, line, character):
+        return self.client.ask(line, character, uri=cell_uri(index, self.uri))
+
+    async def asking(self, index, line, character):
+        return await self.client.asking(line, character, uri=cell_uri(index, self.uri))
 
 
 async def test_notebooks_are_taken_from_clients_that_have_them(fresh):
@@ -69,10 +72,9 @@ async def test_all_cells_of_all_notebooks_are_wanted(fresh):
     assert capabilities["notebookDocumentSync"] == {"notebookSelector": [{"notebook": "*"}]}
 
 
-async def test_cells_above_come_before_and_cells_below_behind(client, settled, notebook):
+async def test_cells_above_come_before_and_cells_below_behind(client, notebook):
     it = notebook("import numpy as np", (1, "markdown", "# Load\nthe data"), "    y = np.", "print(y)")
-    id = it.ask(2, 0, 11)
-    await settled()
+    id = await it.asking(2, 0, 11)
     snapshot, offset, *_ = client.flow.asked[0]
     assert snapshot.text[:offset] == (
         "# %%\nimport numpy as np\n\n# %% [markdown]\n# # Load\n# the data\n\n# %%\n    y = np."
@@ -84,11 +86,10 @@ async def test_cells_above_come_before_and_cells_below_behind(client, settled, n
     assert item["range"] == {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 11}}
 
 
-async def test_positions_are_the_cells_own_behind_an_emoji_and_a_magic(fresh, settled, notebook):
+async def test_positions_are_the_cells_own_behind_an_emoji_and_a_magic(fresh, notebook):
     fresh.initialize(encodings=["utf-16"])
     it = notebook("a = 1", '%time\ns = "😀"; t')
-    id = it.ask(1, 1, 11)
-    await settled()
+    id = await it.asking(1, 1, 11)
     snapshot, offset, *_ = fresh.flow.asked[0]
     assert snapshot.text[:offset] == '# %%\na = 1\n\n# %%\n#time\ns = "😀"; t'
     await fresh.answering(0, "ail")
@@ -97,10 +98,9 @@ async def test_positions_are_the_cells_own_behind_an_emoji_and_a_magic(fresh, se
     assert item["range"]["end"] == {"line": 1, "character": 11}
 
 
-async def test_a_suggestion_that_is_only_the_next_cell_is_none(client, settled, notebook):
+async def test_a_suggestion_that_is_only_the_next_cell_is_none(client, notebook):
     it = notebook("a = 1\n", "b")
-    id = it.ask(0, 1, 0)
-    await settled()
+    id = await it.asking(0, 1, 0)
     await client.answering(0, "\n# %%\nb = 2")
     assert client.answers(id)[0]["result"] == {"items": []}
 
@@ -115,19 +115,16 @@ async def test_a_suggestion_that_is_only_the_next_cell_is_none(client, settled, 
         ("%matplotlib ", 0, "only IPython"),
     ],
 )
-async def test_what_is_no_code_of_the_notebook_gets_none_and_the_status_says_why(
-    client, settled, notebook, cell, line, why
-):
+async def test_what_is_no_code_of_the_notebook_gets_none_and_the_status_says_why(client, notebook, cell, line, why):
     client.server.status.connected("a-model")
     it = notebook("a", "b", cell)
-    id = it.ask(2, line, 3)
-    await settled()
+    id = await it.asking(2, line, 3)
     assert client.answers(id)[0]["result"] is None and not client.flow.asked
     status = client.request("foretype/status")
     assert why in client.answers(status)[0]["result"]["detail"]
 
 
-async def test_what_is_typed_added_moved_and_deleted_is_in_the_next_question(client, settled, notebook):
+async def test_what_is_typed_added_moved_and_deleted_is_in_the_next_question(client, notebook):
     it = notebook("a = 1", "b = 2")
     it.insert(0, 0, 5, "0")
     cell, text = it.made("c = ")
@@ -138,23 +135,19 @@ async def test_what_is_typed_added_moved_and_deleted_is_in_the_next_question(cli
         }
     )
     it.change(data=[{"kind": 2, "document": cell_uri(0), "executionSummary": {"executionOrder": 1}}])
-    it.ask(2, 0, 4)
-    await settled()
+    await it.asking(2, 0, 4)
     assert client.flow.asked[0][0].text == "# %%\nc = \n\n# %%\nb = 2\n\n# %%\na = 10"
     gone = {"array": {"start": 1, "deleteCount": 2}, "didClose": [{"uri": cell_uri(1)}, {"uri": cell_uri(0)}]}
     it.change(structure=gone)
-    it.ask(2, 0, 4)
-    await settled()
+    await it.asking(2, 0, 4)
     assert client.flow.asked[1][0].text == "# %%\nc = "
-    none = it.ask(0, 0, 1)
-    await settled()
+    none = await it.asking(0, 0, 1)
     assert client.answers(none)[0]["result"] is None
 
 
-async def test_a_change_of_another_cell_makes_an_answer_void(client, settled, notebook):
+async def test_a_change_of_another_cell_makes_an_answer_void(client, notebook):
     it = notebook("a = 1", "b = ")
-    id = it.ask(1, 0, 4)
-    await settled()
+    id = await it.asking(1, 0, 4)
     it.insert(0, 0, 5, "0")
     await client.answering(0, "a")
     assert client.answers(id)[0]["result"] is None
@@ -183,11 +176,10 @@ async def test_a_question_for_another_version_of_the_cell_is_null(client, settle
     assert client.answers(current)[0]["result"]["items"][0]["insertText"] == "bxy"
 
 
-async def test_growth_is_told_of_the_cell_that_was_asked_about(fresh, settled, notebook):
+async def test_growth_is_told_of_the_cell_that_was_asked_about(fresh, notebook):
     fresh.initialize(options={"suggestionGrew": True})
     it = notebook("a = ", "b = ")
-    it.ask(1, 0, 4)
-    await settled()
+    await it.asking(1, 0, 4)
     await fresh.answering(0, "c")
     fresh.server.suggestions.grew(fresh.flow.asked[0][0].uri, "s0")
     (told,) = fresh.notifications(SUGGESTION_GREW)
@@ -219,15 +211,13 @@ async def test_a_flow_that_comes_late_learns_of_the_notebook(client, notebook):
     assert client.flow.told == [("opened", "# %%\na\n\n# %%\nb")]
 
 
-async def test_a_change_that_cannot_be_read_loses_the_notebook_until_it_is_opened_again(client, settled, notebook):
+async def test_a_change_that_cannot_be_read_loses_the_notebook_until_it_is_opened_again(client, notebook):
     it = notebook("a = ")
     it.change(textContent=[{"document": {"uri": cell_uri(0)}, "changes": "no list"}])
-    id = it.ask(0, 0, 4)
-    await settled()
+    id = await it.asking(0, 0, 4)
     assert client.answers(id)[0]["result"] is None and not client.flow.asked
     it = notebook("a = ")
-    it.ask(0, 0, 4)
-    await settled()
+    await it.asking(0, 0, 4)
     assert len(client.flow.asked) == 1
 
 
@@ -240,11 +230,10 @@ async def test_saving_and_what_nobody_has_open_do_nothing(client, notebook):
     assert client.flow.told == []
 
 
-async def test_the_language_of_a_notebook_can_be_switched_off(fresh, settled, notebook):
+async def test_the_language_of_a_notebook_can_be_switched_off(fresh, notebook):
     fresh.initialize(options={"enable": {"python": False}})
     it = notebook("a = ")
-    id = it.ask(0, 0, 4)
-    await settled()
+    id = await it.asking(0, 0, 4)
     assert fresh.answers(id)[0]["result"] is None and not fresh.flow.told
 
 

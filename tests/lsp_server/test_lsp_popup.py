@@ -3,13 +3,16 @@
 import pytest
 from foretype_lsp.documents.positions import Encoding, Lines
 from foretype_lsp.suggestions.items import cursor_line, item, menu_item
+from lsp_server.conftest import Client, settle
 
 URI = "file:///w/a.py"
 
 
 @pytest.fixture
-async def popup(fresh):
-    return type(fresh)(popup=True)
+async def popup():
+    made = Client(popup=True)
+    made.initialize()
+    return made
 
 
 def ask(client, line, character):
@@ -19,8 +22,15 @@ def ask(client, line, character):
     )
 
 
-async def test_only_the_menu_is_advertised_with_popup_and_only_inline_without(fresh, popup):
-    with_popup = popup.initialize()["capabilities"]
+async def suggested(popup, line, character, answer):
+    id = ask(popup, line, character)
+    await settle()
+    await popup.answering(0, answer)
+    return id
+
+
+async def test_only_the_menu_is_advertised_with_popup_and_only_inline_without(fresh):
+    with_popup = Client(popup=True).initialize()["capabilities"]
     without = fresh.initialize()["capabilities"]
     assert " " in with_popup["completionProvider"]["triggerCharacters"]
     assert "inlineCompletionProvider" not in with_popup
@@ -28,12 +38,9 @@ async def test_only_the_menu_is_advertised_with_popup_and_only_inline_without(fr
     assert fresh.answers(ask(fresh, 0, 0))[0]["error"]["code"] == -32601
 
 
-async def test_a_suggestion_is_one_incomplete_item_that_stands_first(popup, settled):
-    popup.initialize()
+async def test_a_suggestion_is_one_incomplete_item_that_stands_first(popup):
     popup.open("def f():\n    return fib(")
-    id = ask(popup, 1, 15)
-    await settled()
-    await popup.answering(0, "n - 1)\n\nx = f()")
+    id = await suggested(popup, 1, 15, "n - 1)\n\nx = f()")
     result = popup.answers(id)[0]["result"]
     assert result["isIncomplete"] is True
     (made,) = result["items"]
@@ -47,30 +54,23 @@ async def test_a_suggestion_is_one_incomplete_item_that_stands_first(popup, sett
     assert made["command"]["arguments"] == ["s0"]
 
 
-async def test_a_menu_puts_in_the_line_ends_of_the_document(popup, settled):
-    popup.initialize()
+async def test_a_menu_puts_in_the_line_ends_of_the_document(popup):
     popup.open("def f():\r\n    return fib(")
-    id = ask(popup, 1, 15)
-    await settled()
-    await popup.answering(0, "n - 1)\n\nx = f()")
+    id = await suggested(popup, 1, 15, "n - 1)\n\nx = f()")
     (made,) = popup.answers(id)[0]["result"]["items"]
     assert made["textEdit"]["newText"] == "return fib(n - 1)\r\n\r\nx = f()"
     assert made["label"] == made["filterText"] == "return fib(n - 1)"
 
 
-async def test_nothing_to_offer_is_an_empty_incomplete_list(popup, settled):
-    popup.initialize()
+async def test_nothing_to_offer_is_an_empty_incomplete_list(popup):
     unknown = ask(popup, 0, 0)
     popup.open("x = ")
-    id = ask(popup, 0, 4)
-    await settled()
-    await popup.answering(0, None)
+    id = await suggested(popup, 0, 4, None)
     for answered in (unknown, id):
         assert popup.answers(answered)[0]["result"] == {"isIncomplete": True, "items": []}
 
 
 async def test_a_newer_question_or_a_change_makes_the_older_one_void(popup, settled):
-    popup.initialize()
     popup.open("x = ")
     older = ask(popup, 0, 4)
     newer = ask(popup, 0, 3)
@@ -83,7 +83,6 @@ async def test_a_newer_question_or_a_change_makes_the_older_one_void(popup, sett
 
 
 async def test_the_question_is_about_the_document_of_its_own_moment(popup, settled):
-    popup.initialize()
     popup.open("x = ")
     id = ask(popup, 0, 4)
     popup.insert(0, 4, "1")
@@ -94,7 +93,6 @@ async def test_the_question_is_about_the_document_of_its_own_moment(popup, settl
 
 @pytest.mark.parametrize("params", [{}, {"textDocument": {"uri": URI}}, {"textDocument": 1, "position": 2}])
 async def test_bad_parameters_are_refused(popup, params):
-    popup.initialize()
     id = popup.request("textDocument/completion", **params)
     assert popup.answers(id)[0]["error"]["code"] == -32602
 

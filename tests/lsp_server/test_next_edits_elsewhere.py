@@ -59,6 +59,12 @@ def renaming(client, root, **options):
     return typist
 
 
+@pytest.fixture
+async def typist(fresh, folder):
+    """Who has renamed the function in the module."""
+    return renaming(fresh, folder)
+
+
 def opened(client, path, text=None):
     return Typist(client, path.read_text() if text is None else text, path.as_uri())
 
@@ -69,8 +75,7 @@ async def test_other_files_wait_for_the_first_reference_too_unless_told_otherwis
     assert await typist.next(0, 8) is None
 
 
-async def test_an_open_file_comes_first_by_its_own_version_and_is_followed_to_its_end(fresh, folder):
-    typist = renaming(fresh, folder)
+async def test_an_open_file_comes_first_by_its_own_version_and_is_followed_to_its_end(fresh, folder, typist):
     other = opened(fresh, folder / "use.py")
     edit = await typist.next(0, 8)
     assert edit["textDocument"] == {"uri": other.uri, "version": 1}
@@ -83,8 +88,7 @@ async def test_an_open_file_comes_first_by_its_own_version_and_is_followed_to_it
     assert other.text == USER.replace("width", "size")
 
 
-async def test_a_file_that_was_jumped_to_says_the_same_itself(fresh, folder):
-    typist = renaming(fresh, folder)
+async def test_a_file_that_was_jumped_to_says_the_same_itself(fresh, folder, typist):
     with indexed(fresh, folder):
         edit = await typist.next(0, 8)
         assert edit["textDocument"] == {"uri": (folder / "use.py").as_uri(), "version": None}
@@ -94,8 +98,7 @@ async def test_a_file_that_was_jumped_to_says_the_same_itself(fresh, folder):
     assert [again[name] for name in ("text", "range")] == [edit[name] for name in ("text", "range")]
 
 
-async def test_an_edit_of_a_file_that_was_opened_for_it_is_known_as_accepted(fresh, folder):
-    typist = renaming(fresh, folder)
+async def test_an_edit_of_a_file_that_was_opened_for_it_is_known_as_accepted(fresh, folder, typist):
     with indexed(fresh, folder):
         edit = await typist.next(0, 8)
         other = opened(fresh, folder / "use.py")
@@ -105,8 +108,7 @@ async def test_an_edit_of_a_file_that_was_opened_for_it_is_known_as_accepted(fre
     assert following["range"]["start"]["line"] == 2
 
 
-async def test_unsaved_text_counts_and_not_the_file(fresh, folder):
-    typist = renaming(fresh, folder)
+async def test_unsaved_text_counts_and_not_the_file(fresh, folder, typist):
     opened(fresh, folder / "use.py", text="# nothing is imported here\n")
     with indexed(fresh, folder):
         assert await typist.next(0, 8) is None
@@ -164,8 +166,7 @@ def _pipe(path):
 
 
 @pytest.mark.parametrize("make", [_read_only, _ignored, _generated, _in_packages, _linked, _bytes, _large, _pipe])
-async def test_files_that_nobody_edits_by_hand_are_left_alone(fresh, folder, make):
-    typist = renaming(fresh, folder)
+async def test_files_that_nobody_edits_by_hand_are_left_alone(fresh, folder, make, typist):
     with indexed(fresh, folder):
         assert await typist.next(0, 8) is not None
         make(folder / "use.py")
@@ -180,8 +181,7 @@ async def test_a_file_of_a_glob_that_is_excluded_is_left_alone(fresh, folder):
         assert await typist.next(0, 8) is None
 
 
-async def test_a_file_that_changed_while_it_was_looked_at_is_left_alone(fresh, folder, monkeypatch):
-    typist = renaming(fresh, folder)
+async def test_a_file_that_changed_while_it_was_looked_at_is_left_alone(fresh, folder, monkeypatch, typist):
     read = other_files.read_file
 
     def changing(path):
@@ -194,8 +194,7 @@ async def test_a_file_that_changed_while_it_was_looked_at_is_left_alone(fresh, f
         assert await typist.next(0, 8) is None
 
 
-async def test_a_file_is_read_anew_at_each_question(fresh, folder):
-    typist = renaming(fresh, folder)
+async def test_a_file_is_read_anew_at_each_question(fresh, folder, typist):
     with indexed(fresh, folder):
         first = await typist.next(0, 8)
         (folder / "use.py").write_text("# one line more\n" + USER)
@@ -203,8 +202,7 @@ async def test_a_file_is_read_anew_at_each_question(fresh, folder):
     assert (first["range"]["start"]["line"], second["range"]["start"]["line"]) == (0, 1)
 
 
-async def test_a_file_outside_of_the_folder_is_another_projects(fresh, folder, tmp_path):
-    typist = renaming(fresh, folder)
+async def test_a_file_outside_of_the_folder_is_another_projects(fresh, folder, tmp_path, typist):
     (tmp_path / "use.py").write_text(USER)
     opened(fresh, tmp_path / "use.py")
     assert await typist.next(0, 8) is None
@@ -224,8 +222,7 @@ async def test_two_servers_on_one_folder_do_not_disturb_each_other(folder):
             assert await typist.next(0, 8) is None
 
 
-async def test_what_is_refused_in_another_file_stays_refused(fresh, folder):
-    typist = renaming(fresh, folder)
+async def test_what_is_refused_in_another_file_stays_refused(fresh, folder, typist):
     with indexed(fresh, folder):
         edit = await typist.next(0, 8)
         typist.show(edit)
@@ -233,8 +230,7 @@ async def test_what_is_refused_in_another_file_stays_refused(fresh, folder):
         assert await typist.next(0, 8) is None
 
 
-async def test_a_change_stops_the_search(fresh, folder):
-    typist = renaming(fresh, folder)
+async def test_a_change_stops_the_search(fresh, folder, typist):
     with indexed(fresh, folder):
         document = {"uri": typist.uri, "version": typist.version}
         id = fresh.request(QUESTION, textDocument=document, position={"line": 1, "character": 0})
