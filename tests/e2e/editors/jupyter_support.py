@@ -10,6 +10,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+from e2e.browser import Browser
 from e2e.editors.session_support import Tapped, tapping, whole
 from e2e.editors.terminal_support import DEADLINE_S, ROOT, environment
 from e2e.lsp_support import server_command
@@ -155,28 +156,12 @@ class Jupyter:
         self._log.close()
 
 
-class Page:
-    """A Chromium of its own, driven by drive_jupyter.mjs."""
+class Page(Browser):
+    """Driven by drive_jupyter.mjs."""
 
     def __init__(self, jupyter: Jupyter):
+        super().__init__(Path(__file__).parent / "drive_jupyter.mjs", CHROMIUM, FORETYPE_PLAYWRIGHT=str(MODULES))
         self.jupyter = jupyter
-        self._process = subprocess.Popen(
-            ["node", Path(__file__).parent / "drive_jupyter.mjs"],
-            env={**os.environ, "FORETYPE_PLAYWRIGHT": str(MODULES)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.do("launch", path=CHROMIUM)
-
-    def do(self, command, **options):
-        self._process.stdin.write(json.dumps({"command": command, **options}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, "the browser's driver ended"
-        answer = json.loads(line)
-        assert "error" not in answer, f"{command}: {answer['error']}"
-        return answer["result"]
 
     def open(self, name, *cells, app="lab/tree", focus=None, **more):
         """Write a notebook, open it in a fresh page, and put the cursor at the end of a cell (the last)."""
@@ -191,9 +176,6 @@ class Page:
 
     def type(self, text, delay_ms=0):
         self.do("type", text=text, delay=delay_ms)
-
-    def press(self, *keys):
-        self.do("press", keys=keys)
 
     def cells(self):
         return [tuple(cell) for cell in self.do("cells")]
@@ -252,12 +234,6 @@ class Page:
 
     def complaints(self):
         return [said for said in self.do("complaints") if not any(part in said for part in NOT_OURS)]
-
-    def close(self):
-        self.do("close")
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait(180)
 
 
 class Lab:

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import textwrap
 import time
+from contextlib import closing
 from fcntl import ioctl
 from pathlib import Path
 from struct import pack
@@ -347,12 +348,11 @@ def main():
     # An editor that was told to end may write for another moment.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, collector() as (spans, tracing):
         os.environ.update(tracing)  # the gateway's, and the language server's through its editor
-        with BACKENDS[options.engine](Path(name)) as backend:
-            editor = EDITORS[options.editor](Path(name), backend, options.rest_s)
-            try:
-                taken = [editor.sample(*sample, i % 10 in ACCEPTED) for i, sample in enumerate(samples(options.n))]
-            finally:
-                editor.close()
+        with (
+            BACKENDS[options.engine](Path(name)) as backend,
+            closing(EDITORS[options.editor](Path(name), backend, options.rest_s)) as editor,
+        ):
+            taken = [editor.sample(*sample, i % 10 in ACCEPTED) for i, sample in enumerate(samples(options.n))]
         seen = [sample for sample in taken if sample.taken_ms is not None and not sample.before]
         if not seen:
             sys.exit(f"{len(taken)} lines were typed in {options.editor}, and nothing was shown after a last key")

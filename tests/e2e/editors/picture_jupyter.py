@@ -7,7 +7,7 @@ import base64
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -36,13 +36,13 @@ PANEL = '<img style="display:block;margin:0 0 6px" src="data:image/png;base64,{}
 
 @contextmanager
 def opened(cells, name, engine, **more):
-    with tempfile.TemporaryDirectory() as folder, gateway(Path(folder), engine=engine) as running:
-        lab = Lab(Path(folder), running.url)
-        try:
-            lab.open(*cells, name=name, **more)
-            yield lab.page
-        finally:
-            lab.close()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        gateway(Path(folder), engine=engine) as running,
+        closing(Lab(Path(folder), running.url)) as lab,
+    ):
+        lab.open(*cells, name=name, **more)
+        yield lab.page
 
 
 def suggestion(docs):

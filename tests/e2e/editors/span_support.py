@@ -1,11 +1,10 @@
 """Spans of a language server and its gateway, caught on their way to a collector: where between two messages the time went."""
 
-import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
+from json_server import QuietHandler, listening
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 ASKED = ("interactive", "block")  # the classes of what a user waits for
@@ -65,18 +64,13 @@ def collector():
     """A collector for the programs that are started meanwhile with the environment it gives: spans, and that environment."""
     spans = Spans()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self):
             spans.arrived(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with listening(Handler) as server:
         yield (
             spans,
             {
@@ -85,6 +79,3 @@ def collector():
                 "OTEL_BSP_SCHEDULE_DELAY": "500",
             },
         )
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -6,6 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 DEADLINE_S = 180.0
 ASK_TIMEOUT_S = 8.0  # longer than the longest wait inside a question
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,6 +21,13 @@ def find(name, variable):
         return given
     installed = INSTALLED / name / "bin" / PROGRAMS[name]
     return str(installed) if installed.exists() else shutil.which(installed.name)
+
+
+def available(kind):
+    """A kind of editor; where it cannot be tried the test is skipped."""
+    if reason := kind.missing():
+        pytest.skip(reason)
+    return kind
 
 
 def version_of(program):
@@ -80,6 +89,11 @@ class Terminal:
                 raise TimeoutError(f"never on screen: {shows!r}\n{screen}")
             time.sleep(0.02)
         return screen
+
+    def taken(self):
+        """Tab, and what a scripted gateway says is in the buffer."""
+        self.press("Tab")
+        self.until(lambda _: "scripted" in self.buffer())
 
     def __enter__(self):
         return self

@@ -6,6 +6,7 @@ VS Code's are in test_vscode.py, where an editor runs already.
 import pytest
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
+from e2e.editors.terminal_support import available
 from e2e.lsp_support import server_command
 
 pytestmark = pytest.mark.timeout(300)
@@ -17,9 +18,7 @@ DOCUMENTED = 'def scale(v):\n    """Scale a vector."""\n    pass\n'
 @pytest.fixture
 def opened(request, chatting, tmp_path):
     """An editor of the kind that the test names."""
-    kind = request.param
-    if reason := kind.missing():
-        pytest.skip(reason)
+    kind = available(request.param)
     command = server_command("--gateway", chatting.url, log=tmp_path / "lsp.log")
     with kind(tmp_path, SOURCE, command) as it:
         it.until_ready()

@@ -27,8 +27,7 @@ def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(emacs):
     before = emacs.status()["counts"]["accepted"]
     emacs.offered()
     assert emacs.buffer() == SOURCE + "    value = "
-    emacs.press("Tab")
-    emacs.until(lambda _: "scripted" in emacs.buffer())
+    emacs.taken()
     assert emacs.buffer() == SOURCE + "    value = value =  # scripted"
     emacs.until(lambda _: emacs.status()["counts"]["accepted"] == before + 1)
     assert emacs.complaints() == []
@@ -37,8 +36,7 @@ def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(emacs):
 def test_several_lines_are_shown_and_accepted_at_once(emacs):
     emacs.type("def g(b):\n    ")
     emacs.until("    return None")
-    emacs.press("Tab")
-    emacs.until(lambda _: "scripted" in emacs.buffer())
+    emacs.taken()
     assert emacs.buffer() == SOURCE + "def g(b):\n      # scripted\n    return None"
 
 
@@ -48,8 +46,7 @@ def test_what_was_typed_through_is_not_left_behind_and_never_off_the_screen(emac
         emacs.type(char)
         emacs.until(lambda _, char=char: emacs.buffer().endswith(char))
         assert "value = value =  # scripted" in emacs.screen()
-    emacs.press("Tab")
-    emacs.until(lambda _: "scripted" in emacs.buffer())
+    emacs.taken()
     assert emacs.buffer() == SOURCE + "    value = value =  # scripted"
 
 
@@ -75,8 +72,7 @@ def test_before_closers_the_line_is_accepted_as_it_was_shown(emacs):
     emacs.type("f")
     emacs.until(lambda _: "# scripted" in emacs.ghost())
     shown = next(line for line in emacs.screen().splitlines() if line.startswith("print"))
-    emacs.press("Tab")
-    emacs.until(lambda _: "scripted" in emacs.buffer())
+    emacs.taken()
     assert emacs.buffer().splitlines()[3] == shown.rstrip()
 
 

@@ -3,9 +3,12 @@
 VS Code's are in test_vscode.py, where an editor runs already.
 """
 
+from contextlib import closing
+
 import pytest
 from e2e.editors.driven import EDITORS
 from e2e.editors.session_support import DID_CHANGE, Tapped, tapping
+from e2e.editors.terminal_support import available
 from e2e.lsp_support import gateway, server_command
 
 IN_TERMINALS = [name for name in EDITORS if name != "vscode"]
@@ -14,18 +17,13 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module", params=IN_TERMINALS)
 def editor(request, tmp_path_factory):
-    kind = EDITORS[request.param]
-    if reason := kind.missing():
-        pytest.skip(reason)
+    kind = available(EDITORS[request.param])
     folder = tmp_path_factory.mktemp(request.param)
     with gateway(folder) as served:
         tap = folder / "tap.jsonl"
-        it = kind(folder, tapping(tap, server_command("--gateway", served.url)))
-        it.name, it.tapped = request.param, Tapped(tap)
-        try:
+        with closing(kind(folder, tapping(tap, server_command("--gateway", served.url)))) as it:
+            it.name, it.tapped = request.param, Tapped(tap)
             yield it
-        finally:
-            it.close()
 
 
 def test_where_the_cursor_rests_is_told_and_where_it_types_is_not(editor):

@@ -3,11 +3,13 @@
 import contextlib
 import threading
 import time
+from contextlib import closing
 
 import psutil
 import pytest
 from e2e.editors.driven import EDITORS
 from e2e.editors.session_support import Tapped, tapping
+from e2e.editors.terminal_support import available
 from e2e.lsp_support import gateway, server_command
 
 IN_TERMINALS = ["neovim", "neovim_old", "emacs"]  # their own commands are typed here
@@ -35,15 +37,12 @@ def lives(process):
 
 @pytest.fixture(params=IN_TERMINALS)
 def kind(request):
-    chosen = EDITORS[request.param]
-    if reason := chosen.missing():
-        pytest.skip(reason)
+    chosen = available(EDITORS[request.param])
     return chosen
 
 
 def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind):
-    editor = kind(tmp_path, server_command("--gateway", served.url))
-    try:
+    with closing(kind(tmp_path, server_command("--gateway", served.url))):
         servers = processes(tmp_path, "foretype_lsp")
         assert servers
         for process in processes(tmp_path, "nvim") + processes(tmp_path, "emacs"):
@@ -54,13 +53,10 @@ def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind
         while alive := [process for process in servers if lives(process)]:
             assert time.monotonic() < end_s, alive
             time.sleep(0.02)
-    finally:
-        editor.close()
 
 
 def test_without_a_server_keys_are_keys_and_nothing_pops_up(tmp_path, kind):
-    editor = kind(tmp_path, ("/no/such/foretype", "lsp"), served=False)
-    try:
+    with closing(kind(tmp_path, ("/no/such/foretype", "lsp"), served=False)) as editor:
         editor.type("x = 1")
         if kind is not EDITORS["emacs"]:  # another file tries again
             other = editor.it.work / "b.py"
@@ -73,25 +69,20 @@ def test_without_a_server_keys_are_keys_and_nothing_pops_up(tmp_path, kind):
             editor.type("x = 1")
         editor.it.until(lambda _: "x = 1" in editor.buffer())
         assert [line for line in editor.complaints() if "is not executable" not in line] == []  # Neovim 0.12 logs that
-    finally:
-        editor.close()
 
 
 @pytest.fixture(scope="module", params=IN_TERMINALS)
 def editor(request, tmp_path_factory):
     """One start of each editor for what follows, and a gateway of its own, for that is killed in the end."""
-    chosen = EDITORS[request.param]
-    if reason := chosen.missing():
-        pytest.skip(reason)
+    chosen = available(EDITORS[request.param])
     folder = tmp_path_factory.mktemp(request.param)
     tap = folder / "tap.jsonl"
-    with gateway(folder, decode_s=0.02) as served:  # a suggestion grows on the screen
-        it = chosen(folder, tapping(tap, server_command("--gateway", served.url)))
+    with (
+        gateway(folder, decode_s=0.02) as served,  # a suggestion grows on the screen
+        closing(chosen(folder, tapping(tap, server_command("--gateway", served.url)))) as it,
+    ):
         it.name, it.folder, it.tapped, it.gateway = request.param, folder, Tapped(tap), served
-        try:
-            yield it
-        finally:
-            it.close()
+        yield it
 
 
 def test_a_buffer_without_a_file_is_typed_in_without_a_message(editor):

@@ -1,7 +1,7 @@
 """Helix in a terminal: it draws no suggestions, so they are in its completion menu, and next edits among its code actions."""
 
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from e2e.editors.terminal_support import Terminal, environment, find, version_of
@@ -50,12 +50,9 @@ def opened(tmp_path, texts):
     with gateway(tmp_path) as served:
         log = tmp_path / "lsp.log"
         (settings / "languages.toml").write_text(LANGUAGES.format(python=sys.executable, url=served.url, log=log))
-        terminal = Terminal(tmp_path, HELIX, *(folder / name for name in texts), cwd=folder, env=env)
-        try:
+        with closing(Terminal(tmp_path, HELIX, *(folder / name for name in texts), cwd=folder, env=env)) as terminal:
             terminal.until(lambda _: log.exists() and "status: ready" in log.read_text())
             yield terminal, folder
-        finally:
-            terminal.close()
 
 
 def at(terminal, line, column):

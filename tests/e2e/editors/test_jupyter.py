@@ -4,6 +4,7 @@ import json
 import os
 import time
 import urllib.request
+from contextlib import closing
 from http.cookiejar import CookieJar
 
 import psutil
@@ -26,32 +27,22 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lab(served, tmp_path_factory):
-    it = Lab(tmp_path_factory.mktemp("lab"), served.url)
-    try:
+    with closing(Lab(tmp_path_factory.mktemp("lab"), served.url)) as it:
         yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
     """The same with an engine that takes its time."""
     folder = tmp_path_factory.mktemp("slow")
-    with gateway(folder, decode_s=SLOW_S) as running:
-        it = Lab(folder, running.url)
-        try:
-            yield it
-        finally:
-            it.close()
+    with gateway(folder, decode_s=SLOW_S) as running, closing(Lab(folder, running.url)) as it:
+        yield it
 
 
 @pytest.fixture(scope="module")
 def stub(tmp_path_factory):
-    it = Stubbed(tmp_path_factory.mktemp("stub"))
-    try:
+    with closing(Stubbed(tmp_path_factory.mktemp("stub"))) as it:
         yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture

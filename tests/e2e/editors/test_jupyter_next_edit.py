@@ -5,6 +5,7 @@ The numbers are those of the behaviours that `test_next_edit.py` tests in other 
 
 import json
 import urllib.request
+from contextlib import closing
 
 import pytest
 from e2e.editors.jupyter_support import MISSING, TOKEN, Lab, Stubbed
@@ -137,21 +138,14 @@ class Notebook:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lab")
-    with gateway(folder, decode_s=0.002) as running:
-        it = Lab(folder, running.url)
-        try:
-            yield it
-        finally:
-            it.close()
+    with gateway(folder, decode_s=0.002) as running, closing(Lab(folder, running.url)) as it:
+        yield it
 
 
 @pytest.fixture(scope="module")
 def stub(tmp_path_factory):
-    it = Stubbed(tmp_path_factory.mktemp("stub"), settings=PATIENT)
-    try:
+    with closing(Stubbed(tmp_path_factory.mktemp("stub"), settings=PATIENT)) as it:
         yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture
@@ -167,6 +161,11 @@ def scripted(stub):
     stub.answer()
     yield Notebook(stub)
     assert stub.page.complaints() == []
+
+
+@pytest.fixture
+def page(scripted):
+    return scripted.page
 
 
 @pytest.mark.parametrize("app", ["lab/tree", "notebooks"])
@@ -236,8 +235,7 @@ def test_an_inline_suggestion_and_a_next_edit_are_never_both_on_screen(real):
     assert real.accepted() == []
 
 
-def test_an_inline_suggestion_that_is_there_keeps_the_next_edit_away(scripted):
-    page = scripted.page
+def test_an_inline_suggestion_that_is_there_keeps_the_next_edit_away(scripted, page):
     scripted.open("value = ")
     scripted.offers(("other", 0, 0, 0, 5), text="23")
     page.type("1")
@@ -250,8 +248,7 @@ def test_an_inline_suggestion_that_is_there_keeps_the_next_edit_away(scripted):
     assert page.active() == "value = 123"
 
 
-def test_next_edit_06_typing_along_shrinks_it_and_no_suggestion_takes_its_place(scripted):
-    page = scripted.page
+def test_next_edit_06_typing_along_shrinks_it_and_no_suggestion_takes_its_place(scripted, page):
     scripted.open("x = 1\nvalue = count")
     scripted.offers(("size", 1, 8, 1, 13))
     page.press("Control+Home", "End")
@@ -277,8 +274,7 @@ def test_next_edit_06_typing_along_shrinks_it_and_no_suggestion_takes_its_place(
     assert scripted.reasons() == []
 
 
-def test_next_edit_05_another_change_drops_it_and_wrong_versions_are_never_shown(scripted):
-    page = scripted.page
+def test_next_edit_05_another_change_drops_it_and_wrong_versions_are_never_shown(scripted, page):
     scripted.open("x = 1\nvalue = count", "y = 2")
     scripted.offers(("size", 1, 8, 1, 13))
     page.press("Control+Home", "End")
@@ -314,8 +310,7 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("kind", DRAWN)
-def test_next_edit_07_what_is_drawn_is_what_is_applied_and_lines_stay_where_they_are(scripted, kind):
-    page = scripted.page
+def test_next_edit_07_what_is_drawn_is_what_is_applied_and_lines_stay_where_they_are(scripted, kind, page):
     scripted.open(WHOLE, "after = 1")
     text, line, start, end_line, end = DRAWN[kind]
     scripted.offers(DRAWN[kind])
@@ -335,8 +330,7 @@ def test_next_edit_07_what_is_drawn_is_what_is_applied_and_lines_stay_where_they
     scripted.until(lambda: page.active() == typed, "one undo restores")
 
 
-def test_next_edit_01_tab_in_the_indentation_indents(scripted):
-    page = scripted.page
+def test_next_edit_01_tab_in_the_indentation_indents(scripted, page):
     scripted.open("def f():\n    x = 1\n    return count", "print(count)")
     scripted.offers(("size", 2, 11, 2, 16), ("size", 0, 6, 0, 11, {"uri": scripted.uri(1), "version": 0}))
     page.press("Control+Home", "End")
@@ -352,8 +346,7 @@ def test_next_edit_01_tab_in_the_indentation_indents(scripted):
     scripted.until(lambda: len(scripted.accepted()) == 1, "the server is told")
 
 
-def test_next_edit_01_where_a_jump_has_put_the_cursor_tab_applies_in_the_indentation_too(scripted):
-    page = scripted.page
+def test_next_edit_01_where_a_jump_has_put_the_cursor_tab_applies_in_the_indentation_too(scripted, page):
     scripted.open("x = 1", "    count")
     scripted.offers(("size", 0, 4, 0, 9, {"uri": scripted.uri(1), "version": 0}))
     page.type("0")
@@ -365,8 +358,7 @@ def test_next_edit_01_where_a_jump_has_put_the_cursor_tab_applies_in_the_indenta
     scripted.until_at("    size", 8)
 
 
-def test_next_edit_02_08_escape_ends_it_alone_and_then_all_keys_are_jupyters_until_something_is_typed(scripted):
-    page = scripted.page
+def test_next_edit_02_08_escape_ends_it_alone_and_then_all_keys_are_jupyters_until_something_is_typed(scripted, page):
     scripted.open("x = 1", "print(count)")
     scripted.offers(("size", 0, 6, 0, 11, {"uri": scripted.uri(1), "version": 0}))
     page.type("0")
@@ -387,8 +379,7 @@ def test_next_edit_02_08_escape_ends_it_alone_and_then_all_keys_are_jupyters_unt
     assert scripted.accepted() == [] and scripted.told(JUMPED) == []
 
 
-def test_next_edit_03_a_cell_that_was_never_on_screen_is_jumped_to(scripted):
-    page = scripted.page
+def test_next_edit_03_a_cell_that_was_never_on_screen_is_jumped_to(scripted, page):
     scripted.open("x = 1", *[f"step_{at} = {at}\n\n" for at in range(60)], "def f():\n    print(count)")
     scripted.offers(("size", 1, 10, 1, 15, {"uri": scripted.uri(61), "version": 0}))
     page.type("0")
@@ -403,8 +394,7 @@ def test_next_edit_03_a_cell_that_was_never_on_screen_is_jumped_to(scripted):
     scripted.lab.agrees(scripted.name)
 
 
-def test_next_edit_03_what_was_moved_away_from_is_gone(scripted):
-    page = scripted.page
+def test_next_edit_03_what_was_moved_away_from_is_gone(scripted, page):
     scripted.open("x = 1\n\n\n\n\n\n\n", "print(count)")
     page.press("Control+Home", "End")
     scripted.offers(("size", 0, 6, 0, 11, {"uri": scripted.uri(1), "version": 0}))
@@ -418,8 +408,7 @@ def test_next_edit_03_what_was_moved_away_from_is_gone(scripted):
     scripted.until(lambda: scripted.reasons() == ["moved"], "the server is told")
 
 
-def test_next_edit_03_another_cell_is_a_move_and_nothing_is_shown_outside_of_cells(scripted):
-    page = scripted.page
+def test_next_edit_03_another_cell_is_a_move_and_nothing_is_shown_outside_of_cells(scripted, page):
     scripted.open("x = 1", "print(count)")
     scripted.offers(("size", 0, 6, 0, 11, {"uri": scripted.uri(1), "version": 0}))
     page.type("0")
@@ -431,8 +420,7 @@ def test_next_edit_03_another_cell_is_a_move_and_nothing_is_shown_outside_of_cel
     scripted.until(lambda: scripted.reasons() == ["hidden"], "the server is told")
 
 
-def test_next_edit_08_a_place_to_look_at_is_jumped_to_and_nothing_else(scripted):
-    page = scripted.page
+def test_next_edit_08_a_place_to_look_at_is_jumped_to_and_nothing_else(scripted, page):
     scripted.open("x = 1", "print(count)")
     scripted.offers(("", 0, 6, 0, 6, {"uri": scripted.uri(1), "version": 0, "jumpOnly": True}))
     page.type("0")
@@ -444,8 +432,7 @@ def test_next_edit_08_a_place_to_look_at_is_jumped_to_and_nothing_else(scripted)
     assert scripted.accepted() == [] and scripted.reasons() == []
 
 
-def test_next_edit_09_the_menu_has_its_keys(scripted):
-    page = scripted.page
+def test_next_edit_09_the_menu_has_its_keys(scripted, page):
     scripted.open("alpha_one = alpha_two = 1", "alpha_")
     page.kernel()
     page.press("Shift+Enter")
@@ -469,8 +456,7 @@ def test_next_edit_09_the_menu_has_its_keys(scripted):
     assert scripted.told(JUMPED) == [] and scripted.accepted() == []
 
 
-def test_next_edit_10_alt_j_and_the_commands_do_what_tab_and_escape_do(scripted):
-    page = scripted.page
+def test_next_edit_10_alt_j_and_the_commands_do_what_tab_and_escape_do(scripted, page):
     scripted.open("x = 1", "print(count)", "print(count)")
     edits = [("size", 0, 6, 0, 11, {"uri": scripted.uri(at), "version": 0}) for at in (1, 2)]
     scripted.offers(*edits)
@@ -503,8 +489,7 @@ def options(stub):
 
 
 @pytest.mark.parametrize("off", [{"enabled": False}, False])
-def test_next_edit_12_off_means_off(scripted, options, off):
-    page = scripted.page
+def test_next_edit_12_off_means_off(scripted, options, off, page):
     options(nextEdit=off)
     scripted.open("x = 1", "print(count)")
     scripted.offers(("size", 0, 6, 0, 11, {"uri": scripted.uri(1), "version": 0}))

@@ -1,9 +1,12 @@
 """The private gateway's model, chosen in real editors: the list, the choice, and that there is none good."""
 
+from contextlib import closing
+
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
+from e2e.editors.terminal_support import available
 from e2e.editors.test_vscode import MISSING, QUIET
 from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import server_command
@@ -24,9 +27,7 @@ def running(tmp_path):
 @pytest.fixture
 def opened(request, state, tmp_path):  # noqa: F811
     """An editor of the kind that the test names, with a private gateway whose model shows nothing by itself."""
-    kind = request.param
-    if reason := kind.missing():
-        pytest.skip(reason)
+    kind = available(request.param)
     with kind(
         tmp_path, "x = 1\n", server_command("--state-dir", state, "--no-retrieval", log=tmp_path / "lsp.log")
     ) as it:
@@ -69,8 +70,7 @@ def test_vs_codes_menu_lists_models_takes_one_and_says_that_there_was_none_good(
     command = " ".join(server_command("--state-dir", state, "--no-retrieval", log=tmp_path / "lsp.log"))
     launcher.write_text(f'#!/bin/sh\nshift\nexec {command} "$@"\n')
     launcher.chmod(0o755)
-    vscode = VsCode(tmp_path, "x = 1\n", {**QUIET, "foretype.server.path": str(launcher)})
-    try:
+    with closing(VsCode(tmp_path, "x = 1\n", {**QUIET, "foretype.server.path": str(launcher)})) as vscode:
         vscode.do("focus")
         vscode.until(lambda: "Foretype ready" in status(vscode), "ready")
         vscode.until(lambda: "no good model is configured" in status(vscode), "there is none good")
@@ -82,8 +82,6 @@ def test_vs_codes_menu_lists_models_takes_one_and_says_that_there_was_none_good(
         vscode.press("Enter")
         vscode.until(lambda: any("foretype-135m serves" in said for said in vscode.do("notifications")), "it serves")
         vscode.until(lambda: "model: foretype-135m" in tooltip(vscode), "the item names it")
-    finally:
-        vscode.close()
 
 
 def status(vscode):

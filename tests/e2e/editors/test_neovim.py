@@ -55,8 +55,7 @@ def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
     before = neovim.status()["counts"]["accepted"]
     neovim.offered()
     assert neovim.buffer() == SOURCE + "    value = "
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
     assert neovim.status()["counts"]["accepted"] == before + 1
     assert neovim.complaints() == [""]
@@ -90,8 +89,7 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
     neovim.type("odef g(b):\n")  # Neovim indents the line
     neovim.until("    return None")
     assert neovim.ghost() == "  # scripted\n    return None"
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer() == SOURCE + "def g(b):\n      # scripted\n    return None"
     assert neovim.complaints() == [""]
 
@@ -99,8 +97,7 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
 def test_what_was_typed_through_before_the_next_answer_is_not_left_behind(neovim):
     neovim.offered()
     neovim.type("val")  # before it is asked again
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
 
 
@@ -183,8 +180,7 @@ def test_closers_right_of_the_cursor_stay_right(neovim):
     neovim.press("Left")
     neovim.type("va")
     neovim.until(lambda _: neovim.ghost() != "")
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     line = neovim.buffer().splitlines()[-1]
     assert line.startswith("    print(va")
     assert "vava" not in line
@@ -209,6 +205,5 @@ def test_before_closers_the_line_is_accepted_as_it_was_shown(neovim):
     neovim.type("f")
     neovim.until(lambda _: "# scripted" in neovim.ghost())
     shown = next(line for line in neovim.screen().splitlines() if line.startswith("print"))
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer().splitlines()[3] == shown.rstrip()

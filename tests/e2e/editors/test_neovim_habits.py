@@ -32,8 +32,7 @@ def mode(neovim):
 
 def test_an_accept_is_an_undo_step_of_its_own(neovim):
     neovim.offered()
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     neovim.type("# mine")
     neovim.press("Escape")
     for left in ("    value = value =  # scripted", "    value = ", ""):
@@ -71,8 +70,7 @@ def test_a_file_of_dos_shows_and_takes_lines_without_carriage_returns(neovim):
     neovim.type("odef g(b):\n    ")
     neovim.until("    return None")
     assert "\r" not in neovim.ghost()
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     neovim.press("Escape")
     neovim.type(":w")
     neovim.press("Enter")

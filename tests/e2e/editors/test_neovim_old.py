@@ -30,8 +30,7 @@ def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
     before = neovim.status()["counts"]["accepted"]
     neovim.offered()
     assert neovim.buffer() == SOURCE + "    value = "
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
     neovim.until(lambda _: neovim.status()["counts"]["accepted"] == before + 1)
     assert neovim.complaints() == [""]
@@ -41,16 +40,14 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
     neovim.press("G")
     neovim.type("odef g(b):\n    ")
     neovim.until("    return None")
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer() == SOURCE + "def g(b):\n      # scripted\n    return None"
 
 
 def test_what_was_typed_through_is_not_left_behind(neovim):
     neovim.offered()
     neovim.type("val")
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
 
 
@@ -121,6 +118,5 @@ def test_before_closers_the_line_is_accepted_as_it_was_shown(neovim):
     neovim.type("f")
     neovim.until(lambda _: "# scripted" in neovim.ghost())
     shown = next(line for line in neovim.screen().splitlines() if line.startswith("print"))
-    neovim.press("Tab")
-    neovim.until(lambda _: "scripted" in neovim.buffer())
+    neovim.taken()
     assert neovim.buffer().splitlines()[3] == shown.rstrip()

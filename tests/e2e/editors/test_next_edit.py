@@ -5,6 +5,7 @@ The names end with what other editors' users have complained about (docs/next-ed
 
 import pytest
 from e2e.editors.next_edit_support import EDITORS, FAR, FAR_ROWS, NEAR, QUESTION
+from e2e.editors.terminal_support import available
 from e2e.lsp_support import server_command
 
 pytestmark = pytest.mark.timeout(400)
@@ -26,9 +27,7 @@ MORE = {
 @pytest.fixture(scope="module", params=EDITORS)
 def started(request, served, tmp_path_factory):
     """One start of each editor for all tests of this file."""
-    kind = EDITORS[request.param]
-    if reason := kind.missing():
-        pytest.skip(reason)
+    kind = available(EDITORS[request.param])
     folder = tmp_path_factory.mktemp(request.param)
     command = server_command("--gateway", served.url, log=folder / "lsp.log")
     with kind(folder, NEAR, command, config=MORE.get(request.param, "")) as it:

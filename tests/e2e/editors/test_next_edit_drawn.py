@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from e2e.editors.next_edit_support import EDITORS, InEmacs, offering
+from e2e.editors.terminal_support import available
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -44,9 +45,7 @@ SHAPES = {
 @pytest.fixture(scope="module", params=EDITORS)
 def started(request, tmp_path_factory):
     """One start of each editor for all tests of this file."""
-    kind = EDITORS[request.param]
-    if reason := kind.missing():
-        pytest.skip(reason)
+    kind = available(EDITORS[request.param])
     folder = tmp_path_factory.mktemp(f"{request.param}_drawn")
     offering(folder / "offered.json")
     with kind(folder, SOURCE, (sys.executable, STUB, folder / "offered.json")) as it:

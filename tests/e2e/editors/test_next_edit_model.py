@@ -3,6 +3,7 @@
 import pytest
 from e2e.edit_model_support import edit_model
 from e2e.editors.next_edit_support import EDITORS, NEAR, QUESTION
+from e2e.editors.terminal_support import available
 from e2e.lsp_support import server_command
 
 pytestmark = pytest.mark.timeout(400)
@@ -20,9 +21,7 @@ def model():
 
 @pytest.fixture(scope="module", params=EDITORS)
 def editor(request, model, tmp_path_factory):
-    kind = EDITORS[request.param]
-    if reason := kind.missing():
-        pytest.skip(reason)
+    kind = available(EDITORS[request.param])
     folder = tmp_path_factory.mktemp(request.param)
     with kind(folder, SOURCE, server_command("--gateway", model.url, log=folder / "lsp.log")) as it:
         it.command("eagerness", "high")

@@ -5,10 +5,12 @@ FORETYPE_SESSIONS says how many (1 where it is not set).
 
 import os
 import random
+from contextlib import closing
 
 import pytest
 from e2e.editors.driven import EDITORS
 from e2e.editors.session_support import Session, Tapped, tapping
+from e2e.editors.terminal_support import available
 from e2e.lsp_support import gateway, server_command
 
 SESSIONS = int(os.environ.get("FORETYPE_SESSIONS", "1"))
@@ -26,12 +28,9 @@ def served(tmp_path_factory):
 @pytest.mark.parametrize("seed", range(SESSIONS))
 @pytest.mark.parametrize("name", EDITORS)
 def test_a_hundred_keys_leave_what_was_typed_and_accepted_and_nothing_else(served, tmp_path, name, seed):
-    kind = EDITORS[name]
-    if reason := kind.missing():
-        pytest.skip(reason)
+    kind = available(EDITORS[name])
     log, tap = tmp_path / "lsp.log", tmp_path / "tap.jsonl"
-    editor = kind(tmp_path, tapping(tap, server_command("--gateway", served.url, log=log)))
-    try:
+    with closing(kind(tmp_path, tapping(tap, server_command("--gateway", served.url, log=log)))) as editor:
         tapped = Tapped(tap)
         session = Session(editor, tapped, random.Random(seed), left=editor.left, right=editor.right)
         session.play(KEYS)
@@ -39,5 +38,3 @@ def test_a_hundred_keys_leave_what_was_typed_and_accepted_and_nothing_else(serve
         assert tapped.errors() == []
         assert editor.complaints() == []
         assert "ERROR" not in log.read_text()
-    finally:
-        editor.close()

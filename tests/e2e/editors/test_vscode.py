@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -44,14 +45,11 @@ def launcher(folder, url):
 def vscode(chatting, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vscode")
     settings = {**QUIET, "foretype.server.path": launcher(folder, chatting.url)}
-    it = VsCode(folder, SOURCE, settings)
-    it.tapped = Tapped(folder / "tap.jsonl")
-    try:
+    with closing(VsCode(folder, SOURCE, settings)) as it:
+        it.tapped = Tapped(folder / "tap.jsonl")
         it.do("focus")
         it.until(lambda: "ready" in (it.do("status") or ""), "the status item says ready")
         yield it
-    finally:
-        it.close()
     end_s = time.monotonic() + 180
     while running(folder) and time.monotonic() < end_s:
         time.sleep(0.1)
@@ -204,8 +202,7 @@ def test_into_an_empty_vscode_the_extension_brings_its_own_server(tmp_path):
 
     The network is fetched once somebody says so.
     """
-    it = VsCode(tmp_path, CART, {}, env_more=PLAIN)
-    try:
+    with closing(VsCode(tmp_path, CART, {}, env_more=PLAIN)) as it:
         it.do("focus")
         it.until(lambda: "starting" in (it.do("status") or ""), "the status item says what it does")
         it.until(
@@ -220,8 +217,6 @@ def test_into_an_empty_vscode_the_extension_brings_its_own_server(tmp_path):
         it.type("            self.it", delay_ms=60)
         it.until(lambda: it.ghost().strip(), "the first suggestion")
         assert all("is here, and serves" in told for told in it.do("notifications"))
-    finally:
-        it.close()
 
 
 def running(folder):

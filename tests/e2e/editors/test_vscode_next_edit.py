@@ -118,6 +118,11 @@ class Window:
         self.press("Control+d")
         self.type(new, delay_ms=20)
 
+    def renamed(self, text):
+        """A file with `text`, in which the name was changed."""
+        self.open(text)
+        self.rename()
+
     def drawn(self):
         """Lines on screen with anything of a next edit."""
         return [
@@ -221,24 +226,21 @@ def window(only_window):
 
 
 def test_next_edit_01_tab_in_the_indentation_indents(window):
-    window.open(NEAR)
-    window.rename()
+    window.renamed(NEAR)
     window.until(lambda: window.pieces(3) == [("struck", "count"), ("added", "total")], "the edit")
     window.go(3, 3)
     window.until(lambda: window.pieces(3) != [], "it is still there")
     window.press("Tab")
     window.until(lambda: window.at() == (3, 5), "the cursor is a stop further")
     window.saves(NEAR.replace("count =", "total =").replace("    print", "      print"))
-    window.open(FAR)
-    window.rename()
+    window.renamed(FAR)
     window.until(lambda: window.hint() == f"→ next edit: line {FAR_LINE} ↓ (Tab)", "the hint")
     window.go(2, 2)
     window.until(lambda: window.hint() == f"→ next edit: line {FAR_LINE} ↓ (Alt+J)", "the hint names another key")
 
 
 def test_next_edit_02_one_escape_ends_it_and_the_next_tab_is_a_tab(window):
-    window.open(NEAR)
-    window.rename()
+    window.renamed(NEAR)
     window.until(lambda: window.pieces(3) != [], "the edit")
     window.press("Escape")
     window.until(lambda: window.drawn() == [], "it is gone")
@@ -248,8 +250,7 @@ def test_next_edit_02_one_escape_ends_it_and_the_next_tab_is_a_tab(window):
 
 
 def test_next_edit_03_cursor_and_viewport_never_move_without_a_key(window):
-    window.open(FAR)
-    window.rename()
+    window.renamed(FAR)
     typed = {"line": 2, "column": 10, "top": 1}
     window.until(lambda: window.it.do("cursor") == typed, "the cursor is behind what was typed")
     window.until(lambda: window.hint() != "", "the hint")
@@ -266,8 +267,7 @@ def test_next_edit_03_cursor_and_viewport_never_move_without_a_key(window):
 
 
 def test_next_edit_04_what_was_deleted_or_undone_is_not_offered_again(window):
-    window.open(NEAR)
-    window.rename()
+    window.renamed(NEAR)
     window.until(lambda: window.pieces(3) != [], "the edit")
     window.press("Tab")
     window.until(lambda: window.at() == (3, 16), "it is applied")
@@ -276,8 +276,7 @@ def test_next_edit_04_what_was_deleted_or_undone_is_not_offered_again(window):
     window.quiet()
     window.press("ArrowDown")
     window.quiet()
-    window.open(NEAR)
-    window.rename()
+    window.renamed(NEAR)
     window.until(lambda: window.pieces(3) != [], "the edit")
     window.press("Tab")
     window.until(lambda: window.at() == (3, 16), "it is applied")
@@ -287,8 +286,7 @@ def test_next_edit_04_what_was_deleted_or_undone_is_not_offered_again(window):
 
 
 def test_next_edit_05_another_edit_drops_it_wrong_versions_are_never_applied_and_one_undo_restores(window):
-    window.open(NEAR)
-    window.rename()
+    window.renamed(NEAR)
     window.until(lambda: window.pieces(3) != [], "the edit")
     window.press("Control+Home", "Enter")
     window.until(lambda: window.ends() == "typed", "it is dropped")
@@ -309,8 +307,7 @@ def test_next_edit_05_another_edit_drops_it_wrong_versions_are_never_applied_and
 
 
 def test_next_edit_06_typing_along_shrinks_it(window):
-    window.open(FAR)
-    window.rename()
+    window.renamed(FAR)
     window.until(lambda: window.hint() != "", "the hint")
     window.press("Tab")
     window.until(lambda: window.pieces(FAR_LINE) == [("struck", "count"), ("added", "total")], "it is drawn there")
@@ -354,8 +351,7 @@ def test_next_edit_07_what_is_drawn_is_what_is_applied(window, kind):
 
 
 def test_next_edit_08_rejected_stays_rejected_even_after_a_click(window):
-    window.open(NEAR)
-    window.rename()
+    window.renamed(NEAR)
     window.until(lambda: window.pieces(3) != [], "the edit")
     window.press("Escape")
     window.until(lambda: window.drawn() == [], "it is gone")
@@ -395,16 +391,14 @@ def test_next_edit_09_menu_snippet_and_others_tab_win(window):
 
 
 def test_next_edit_10_everything_is_reached_by_the_keyboard_alone(window):
-    window.open(FAR)
-    window.rename()
+    window.renamed(FAR)
     window.until(lambda: window.hint() != "", "the hint")
     window.run("Go to the Next Edit")
     window.until(lambda: window.pieces(FAR_LINE) != [], "it is there")
     assert window.at() == (FAR_LINE, 12)
     window.run("Accept the Next Edit")
     window.saves(FAR.replace("count", "total"))
-    window.open(FAR)
-    window.rename()
+    window.renamed(FAR)
     window.until(lambda: window.hint() != "", "the hint")
     window.press("Alt+j")
     window.until(lambda: window.pieces(FAR_LINE) != [], "it is there")
@@ -413,8 +407,7 @@ def test_next_edit_10_everything_is_reached_by_the_keyboard_alone(window):
 
 
 def test_next_edit_10_the_palette_dismisses_it_too(window):
-    window.open(FAR)
-    window.rename()
+    window.renamed(FAR)
     window.until(lambda: window.hint() != "", "the hint")
     window.run("Dismiss the Next Edit")
     window.until(lambda: window.drawn() == [], "it is gone")
@@ -510,8 +503,7 @@ def eager(window, level):
 
 
 def test_an_inline_suggestion_and_a_next_edit_are_never_both_on_screen(window):
-    window.open(NEAR)
-    window.rename()
+    window.renamed(NEAR)
     window.until(lambda: window.pieces(3) != [], "the edit")
     assert window.it.ghost() == ""
     window.press("End", "Alt+\\")

@@ -6,6 +6,7 @@ In each case the status item says what is wrong and what to do, nothing pops up,
 import json
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,12 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="module")
 def vscode(served, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vscode")
-    it = VsCode(folder, SOURCE, {**QUIET, **configured("/no/such/foretype")}, env_more={**NO_INDEX, **PLAIN})
-    it.folder, it.launcher = folder, launcher(folder, served.url)
-    try:
+    with closing(
+        VsCode(folder, SOURCE, {**QUIET, **configured("/no/such/foretype")}, env_more={**NO_INDEX, **PLAIN})
+    ) as it:
+        it.folder, it.launcher = folder, launcher(folder, served.url)
         it.do("focus")
         yield it
-    finally:
-        it.close()
 
 
 def configured(server="", python=""):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import closing
 
 import pytest
 from e2e.editors.test_vscode import MISSING, launcher
@@ -96,9 +97,8 @@ def test_a_restricted_folder_configures_nothing_and_trust_lets_it_say_what_is_ha
     launcher(tmp_path, served.url)
     (tmp_path / "foretype").rename(ours / "foretype")
     found = found_first(tmp_path)
-    vscode = VsCode(tmp_path, SOURCE, SETTINGS, files=hostile(marker), trust=False, env_more=found)
-    vscode.folder = tmp_path
-    try:
+    with closing(VsCode(tmp_path, SOURCE, SETTINGS, files=hostile(marker), trust=False, env_more=found)) as vscode:
+        vscode.folder = tmp_path
         vscode.do("focus")
         vscode.until(lambda: "ready" in (vscode.do("status") or ""), "ready")
         vscode.press("Control+End")
@@ -122,8 +122,6 @@ def test_a_restricted_folder_configures_nothing_and_trust_lets_it_say_what_is_ha
         assert said.items() >= OURS.items() and not any(name in said for name in THEIRS)
         ran = marker.read_text().splitlines() if marker.exists() else []
         assert [one for one in ran if not one.endswith("/git")] == []  # VS Code itself runs the first git that it finds
-    finally:
-        vscode.close()
 
 
 def test_no_python_of_the_folder_installs_the_server(tmp_path):
@@ -138,10 +136,7 @@ def test_no_python_of_the_folder_installs_the_server(tmp_path):
         "PIP_FIND_LINKS": "",
         "PIP_RETRIES": "0",
     }
-    vscode = VsCode(tmp_path, SOURCE, SETTINGS, files=hostile(marker), trust=False, env_more=nothing)
-    try:
+    with closing(VsCode(tmp_path, SOURCE, SETTINGS, files=hostile(marker), trust=False, env_more=nothing)) as vscode:
         vscode.do("focus")
         vscode.until(lambda: "degraded" in (vscode.do("status") or ""), "it gave up")
         assert not marker.exists()
-    finally:
-        vscode.close()

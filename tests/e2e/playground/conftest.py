@@ -1,11 +1,10 @@
+from contextlib import closing
+
 import pytest
 from e2e.playground.page_support import Page
 
 
 @pytest.fixture(scope="module")
 def page():
-    it = Page()
-    try:
+    with closing(Page()) as it:
         yield it
-    finally:
-        it.close()

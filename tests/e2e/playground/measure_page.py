@@ -13,6 +13,7 @@ import platform
 import statistics
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -28,12 +29,12 @@ def main():
     options = parser.parse_args()
     if MISSING:
         sys.exit(f"measure_page: {MISSING}")
-    with tempfile.TemporaryDirectory() as name, gateway(Path(name), engine=options.engine) as served:
-        page = Page()
-        try:
-            first_ms, *taken_ms = [_shown_ms(page, served.port) for _ in range(1 + options.n)]
-        finally:
-            page.close()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        gateway(Path(name), engine=options.engine) as served,
+        closing(Page()) as page,
+    ):
+        first_ms, *taken_ms = [_shown_ms(page, served.port) for _ in range(1 + options.n)]
     figures = {
         "engine": options.engine,
         "first_ms": first_ms,

@@ -1,11 +1,11 @@
 """The playground in a headless Chromium."""
 
-import json
 import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
+
+from e2e.browser import Browser
 
 MODULES = Path(__file__).resolve().parents[3] / "editors/playground"
 CHROMIUM = os.environ.get("FORETYPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
@@ -16,33 +16,14 @@ elif CHROMIUM is None or shutil.which("node") is None:
     MISSING = "needs node and Chromium on the path (or FORETYPE_CHROMIUM)"
 
 
-class Page:
-    """A Chromium of its own, driven by drive.mjs."""
+class Page(Browser):
+    """Driven by drive.mjs."""
 
     def __init__(self):
-        self._process = subprocess.Popen(
-            ["node", Path(__file__).parent / "drive.mjs"],
-            env={**os.environ, "FORETYPE_PLAYGROUND": str(MODULES)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.do("launch", path=CHROMIUM)
-
-    def do(self, command, **options):
-        self._process.stdin.write(json.dumps({"command": command, **options}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, "the browser's driver ended"
-        answer = json.loads(line)
-        assert "error" not in answer, f"{command}: {answer['error']}"
-        return answer["result"]
+        super().__init__(Path(__file__).parent / "drive.mjs", CHROMIUM, FORETYPE_PLAYGROUND=str(MODULES))
 
     def evaluate(self, expression):
         return self.do("evaluate", expression=expression)
-
-    def press(self, *keys):
-        self.do("press", keys=keys)
 
     def until(self, expression, wanted=True):
         end_s = time.monotonic() + 180
@@ -56,9 +37,3 @@ class Page:
             "[...document.querySelectorAll('.cm-line')].map((line) => { const copy = line.cloneNode(true);"
             " copy.querySelectorAll('.ghost, .next-new, .next-way').forEach((one) => one.remove()); return copy.textContent; }).join('\\n')"
         )
-
-    def close(self):
-        self.do("close")
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait(180)

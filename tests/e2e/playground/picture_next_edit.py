@@ -5,6 +5,7 @@ python tests/e2e/playground/picture_next_edit.py docs        next-edit-playgroun
 
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -32,19 +33,19 @@ print(volume(1, 2, 3))
 def main():
     if MISSING:
         sys.exit(f"picture_next_edit: {MISSING}")
-    with tempfile.TemporaryDirectory() as name, gateway(Path(name), prefill_s=60.0) as running:
-        page = Page()
-        try:
-            editor = Editor(page, f"http://127.0.0.1:{running.port}/playground")
-            editor.rename(SOURCE, 3, "width", "breadth")
-            editor.seen()
-            assert page.evaluate(WAY)
-            page.press("Tab")
-            page.until("document.querySelectorAll('.next-new').length > 0")
-            assert page.evaluate(SHOWN)
-            page.do("screenshot", path=str(Path(sys.argv[1]) / "next-edit-playground.png"))
-        finally:
-            page.close()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        gateway(Path(name), prefill_s=60.0) as running,
+        closing(Page()) as page,
+    ):
+        editor = Editor(page, f"http://127.0.0.1:{running.port}/playground")
+        editor.rename(SOURCE, 3, "width", "breadth")
+        editor.seen()
+        assert page.evaluate(WAY)
+        page.press("Tab")
+        page.until("document.querySelectorAll('.next-new').length > 0")
+        assert page.evaluate(SHOWN)
+        page.do("screenshot", path=str(Path(sys.argv[1]) / "next-edit-playground.png"))
 
 
 if __name__ == "__main__":

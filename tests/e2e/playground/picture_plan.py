@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -17,13 +18,10 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "plan.html"
         file.write_text(page_of(Scenario(developers=20_000.0)), "utf-8")
-        page = Page()
-        try:
+        with closing(Page()) as page:
             page.do("open", url=file.as_uri(), width=1180, height=900)
             page.until("document.querySelectorAll('#tiles div').length > 0")
             page.do("screenshot", path=str(Path(sys.argv[1]) / "plan.png"))
-        finally:
-            page.close()
 
 
 if __name__ == "__main__":

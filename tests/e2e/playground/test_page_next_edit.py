@@ -78,6 +78,11 @@ class Editor:
     def seen(self):
         self.until(SHOWN)
 
+    def offered(self):
+        """A page whose first name was changed, and the next edit of it."""
+        self.rename(NEAR, 0, "width", "breadth")
+        self.seen()
+
     def quiet(self):
         """Until the question that the last thing led to is answered, with nothing on the screen."""
         answered = self.evaluate("window.answered")
@@ -118,8 +123,7 @@ def test_next_edit_01_tab_puts_nothing_in_and_leaves_the_editor_where_nothing_is
 
 
 def test_next_edit_02_one_escape_ends_it_and_the_next_tab_is_a_tab(editor):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     editor.press("Escape")
     assert not editor.evaluate(SHOWN)
     editor.press("Tab")
@@ -156,30 +160,26 @@ def test_next_edit_03_what_is_above_says_so(editor):
 
 
 def test_next_edit_04_nothing_is_offered_after_an_undo(editor):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     while editor.text() != NEAR:
         editor.press("Control+z")
     editor.quiet()
 
 
 def test_next_edit_05_another_change_drops_it_and_one_undo_takes_it_back(editor):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     editor.press("Tab", "x", "Control+z")  # what is typed behind it at once is another step
     assert editor.text() == FIRST
     editor.press("Control+z")
     assert editor.text() == RENAMED
     editor.quiet()
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     editor.press("Control+End", "#")
     assert not editor.evaluate(SHOWN)
 
 
 def test_next_edit_06_typing_along_shrinks_it(editor):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     editor.press("ArrowDown")
     editor.go("    size = width * height", "width")
     asked = editor.evaluate(ASKED)
@@ -209,8 +209,7 @@ def test_next_edit_07_what_is_drawn_is_what_is_applied(editor, text):
 
 
 def test_next_edit_08_what_was_refused_stays_refused_even_after_a_click(editor):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     editor.press("Escape")
     asked = editor.evaluate(ASKED)
     editor.press("ArrowDown", "ArrowDown", "ArrowUp")
@@ -224,8 +223,7 @@ def test_next_edit_08_what_was_refused_stays_refused_even_after_a_click(editor):
 
 
 def test_next_edit_09_a_suggestion_at_the_cursor_and_a_selection_come_first(editor, page, tmp_path):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     editor.press("Shift+ArrowLeft")
     assert not editor.evaluate(SHOWN)
     editor.press("ArrowRight")
@@ -242,8 +240,7 @@ def test_next_edit_09_a_suggestion_at_the_cursor_and_a_selection_come_first(edit
 
 
 def test_next_edit_10_the_keyboard_reaches_all_of_it_and_it_is_said_in_words(editor):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     editor.until("document.getElementById('said').textContent", "Next edit, line 2: width becomes breadth")
     assert editor.page.do("axe")["violations"] == []
     editor.press("Escape", "Tab")
@@ -261,8 +258,7 @@ def test_next_edit_11_a_chain_leaves_what_the_rename_would_and_nothing_else(edit
 
 
 def test_next_edit_12_off_means_off_and_the_level_is_kept(editor):
-    editor.rename(NEAR, 0, "width", "breadth")
-    editor.seen()
+    editor.offered()
     assert editor.evaluate("document.getElementById('eagerness').value") == "medium"
     choose = "(() => {{ const it = document.getElementById('eagerness'); it.value = '{}'; it.dispatchEvent(new Event('change')); }})()"
     editor.evaluate(choose.format("off"))
