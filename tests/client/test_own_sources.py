@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from client.test_committed import Clock
 from foretype_client.sources.naming import Import, imports_of
 from foretype_client.sources.own import OwnSource
 from foretype_context.prompt.sources import Snippet
@@ -14,13 +15,6 @@ from hypothesis import strategies as st
 CART = (
     'class Basket:\n    """Things to buy."""\n\n    def total(self) -> int:\n        return 1\n\n\ndef other(): ...\n'
 )
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -1,18 +1,13 @@
 """Any sequence of messages: nothing raises, every request has one answer in the end, and nothing is answered twice."""
 
 import asyncio
-import importlib.util
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-SPEC = importlib.util.spec_from_file_location("lsp_fuzz_client", Path(__file__).with_name("conftest.py"))
-harness = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(harness)
+from lsp_server.conftest import URI, Client, settle
 
 METHODS = [
     "textDocument/didOpen",
@@ -33,9 +28,7 @@ METHODS = [
     "textDocument/hover",
     "no/such/method",
 ]
-scalars = (
-    st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats() | st.sampled_from(["", "x", harness.URI, "\ud800"])
-)
+scalars = st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats() | st.sampled_from(["", "x", URI, "\ud800"])
 keys = st.sampled_from(
     [
         "textDocument",
@@ -74,7 +67,7 @@ changes = st.fixed_dictionaries(
     {"text": st.text(max_size=4)}, optional={"range": st.fixed_dictionaries({"start": points, "end": points}) | scalars}
 )
 document = st.fixed_dictionaries(
-    {"uri": st.sampled_from([harness.URI, "file:///w/b.py"])},
+    {"uri": st.sampled_from([URI, "file:///w/b.py"])},
     optional={"version": st.integers(0, 9), "text": st.text(max_size=9), "languageId": st.just("python")},
 )
 likely = st.fixed_dictionaries(
@@ -92,7 +85,7 @@ messages = st.lists(
 
 
 async def exchange(sequence, initialized):
-    client = harness.Client()
+    client = Client()
     if initialized:
         client.initialize()
         client.open("x = 1\n")
@@ -104,9 +97,9 @@ async def exchange(sequence, initialized):
             message["id"] = number
         client.send(message)
         if pause:
-            await harness.settle()
+            await settle()
     shutdown = client.request("shutdown")
-    await harness.settle()
+    await settle()
     answered = Counter(m["id"] for m in client.messages if "method" not in m)
     assert [answered[id] for id in asked] == [1] * len(asked)
     assert answered[shutdown] == 1
@@ -128,7 +121,7 @@ def test_every_request_has_exactly_one_answer_in_many_sequences(sequence, initia
 @given(st.lists(st.binary(max_size=60), max_size=8))
 def test_any_bytes_at_all_are_survived(bodies):
     async def run():
-        client = harness.Client()
+        client = Client()
         client.initialize()
         for body in bodies:
             client.server.protocol.receive(body)

@@ -9,7 +9,7 @@ CODE = "import os\n\ndef add(a, b):\n    \n\nprint(add(1, 2))\n"
 ANSWER = "total = a + b\n    return total"
 
 
-async def asked(client: Any, settled: Any, code: str, answer: str, **options: Any) -> tuple[Any, list[Any]]:
+async def asked(client: Any, code: str, answer: str, **options: Any) -> tuple[Any, list[Any]]:
     client.initialize(options=options)
     client.open(code)
     id = await client.suggested(3, 4, answer=answer)
@@ -18,8 +18,8 @@ async def asked(client: Any, settled: Any, code: str, answer: str, **options: An
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_the_same_code_is_the_same_question_and_the_same_item(fresh: Any, settled: Any, end: str) -> None:
-    question, (item,) = await asked(fresh, settled, CODE.replace("\n", end), ANSWER)
+async def test_the_same_code_is_the_same_question_and_the_same_item(fresh: Any, end: str) -> None:
+    question, (item,) = await asked(fresh, CODE.replace("\n", end), ANSWER)
     assert question == (CODE, CODE.index("\n\nprint"))
     assert item["insertText"] == ANSWER
     assert item["range"]["start"] == item["range"]["end"] == {"line": 3, "character": 4}
@@ -27,10 +27,8 @@ async def test_the_same_code_is_the_same_question_and_the_same_item(fresh: Any, 
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize(("answer", "texts"), [(ANSWER, ["total = a + b"]), ("\n    return a", [])])
-async def test_one_line_alone_has_nothing_of_its_end(
-    fresh: Any, settled: Any, end: str, answer: str, texts: list[str]
-) -> None:
-    _, items = await asked(fresh, settled, CODE.replace("\n", end), answer, multiLine=False)
+async def test_one_line_alone_has_nothing_of_its_end(fresh: Any, end: str, answer: str, texts: list[str]) -> None:
+    _, items = await asked(fresh, CODE.replace("\n", end), answer, multiLine=False)
     assert [item["insertText"] for item in items] == texts
 
 
