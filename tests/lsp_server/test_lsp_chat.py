@@ -6,6 +6,7 @@ import pytest
 from foretype_client.errors import ChatRefusedError
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ErrorCode
+from waiting import until
 
 URI = "file:///w/a.py"
 SOURCE = "def add(a, b):\n    return a + b\n\n\ndef scale(v):\n    pass\n"
@@ -57,6 +58,12 @@ def start(client, capabilities=EDITS, text=SOURCE, program="an editor"):
     return client.answers(id)[0]["result"]["capabilities"]
 
 
+@pytest.fixture
+async def client(fresh):
+    start(fresh)
+    return fresh
+
+
 def run(client, command, line, character=4, end=None, token=None, **more):
     start = {"line": line, "character": character}
     target = {"textDocument": {"uri": URI}, "range": {"start": start, "end": end or start}} | more
@@ -65,18 +72,13 @@ def run(client, command, line, character=4, end=None, token=None, **more):
 
 
 async def ended(client, id):
-    async with asyncio.timeout(60):
-        while not client.answers(id):  # noqa: ASYNC110 - parsing runs in a thread
-            await asyncio.sleep(0.002)
-    (answer,) = client.answers(id)
+    (answer,) = await until(lambda: client.answers(id))  # parsing runs in a thread
     return answer.get("result", answer.get("error"))
 
 
 async def applied(client, verdict):
     """Answer the server's one `workspace/applyEdit`; returns the edit."""
-    async with asyncio.timeout(60):
-        while not (asked := [m for m in client.messages if m.get("method") == "workspace/applyEdit"]):  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
+    asked = await until(lambda: [m for m in client.messages if m.get("method") == "workspace/applyEdit"])
     client.send({"id": asked[0]["id"], "result": verdict})
     return asked[0]["params"]["edit"]["documentChanges"][0]
 
@@ -96,29 +98,26 @@ async def test_an_explanation_is_streamed_and_returned(fresh, models):
     assert fresh.notifications("window/showMessage") == []
 
 
-async def test_the_server_shows_an_explanation_where_the_editor_would_not(fresh, models):
-    start(fresh)
+async def test_the_server_shows_an_explanation_where_the_editor_would_not(client, models):
     models.pieces = ["It adds."]
-    await ended(fresh, run(fresh, EXPLAIN, 1, show=True))
-    assert fresh.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]
+    await ended(client, run(client, EXPLAIN, 1, show=True))
+    assert client.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]
     assert "def add" in models.asked[0][1][1]["content"] and "scale" not in models.asked[0][1][1]["content"]
 
 
-async def test_a_docstring_is_an_edit_of_the_version_it_was_made_for(fresh, models):
-    start(fresh)
+async def test_a_docstring_is_an_edit_of_the_version_it_was_made_for(client, models):
     models.pieces = ["Scale a vector."]
-    id = run(fresh, DOCUMENT, 4)
-    edit = await applied(fresh, {"applied": True})
+    id = run(client, DOCUMENT, 4)
+    edit = await applied(client, {"applied": True})
     assert edit["textDocument"] == {"uri": URI, "version": 1}
     at = {"line": 4, "character": 13}
     assert edit["edits"] == [{"range": {"start": at, "end": at}, "newText": '\n    """Scale a vector."""'}]
-    assert (await ended(fresh, id))["applied"] is True
+    assert (await ended(client, id))["applied"] is True
 
 
-async def test_a_body_is_asked_for_where_the_placeholder_was_and_takes_its_place(fresh, models):
-    start(fresh)
-    id = run(fresh, COMPLETE, 5)
-    edit = await applied(fresh, {"applied": True})
+async def test_a_body_is_asked_for_where_the_placeholder_was_and_takes_its_place(client, models):
+    id = run(client, COMPLETE, 5)
+    edit = await applied(client, {"applied": True})
     ((text, offset),) = models.blocks
     assert text == SOURCE.replace("\n    pass\n", "\n    \n") and text[:offset].endswith("def scale(v):\n    ")
     assert edit["edits"] == [
@@ -127,43 +126,38 @@ async def test_a_body_is_asked_for_where_the_placeholder_was_and_takes_its_place
             "newText": "\n    return v * 2",
         }
     ]
-    assert (await ended(fresh, id))["kind"] == "completeFunction"
+    assert (await ended(client, id))["kind"] == "completeFunction"
 
 
 @pytest.mark.parametrize("command", [DOCUMENT, COMPLETE])
-async def test_text_that_changed_meanwhile_is_left_alone(fresh, models, command):
-    start(fresh)
+async def test_text_that_changed_meanwhile_is_left_alone(client, models, command):
     models.pieces = ["Scale."]
     models.gate.clear()
-    id = run(fresh, command, 4)
-    while not (models.asked or models.blocks):  # noqa: ASYNC110 - parsing runs in a thread
-        await asyncio.sleep(0.002)
-    fresh.insert(4, 13, "  # typed")
+    id = run(client, command, 4)
+    await until(lambda: models.asked or models.blocks)
+    client.insert(4, 13, "  # typed")
     models.gate.set()
-    error = await ended(fresh, id)
+    error = await ended(client, id)
     assert error["code"] == -32801 and "changed meanwhile" in error["message"]
-    assert not [m for m in fresh.messages if m.get("method") == "workspace/applyEdit"]
+    assert not [m for m in client.messages if m.get("method") == "workspace/applyEdit"]
 
 
-async def test_a_document_that_was_closed_and_opened_again_is_another(fresh, models):
-    start(fresh)
+async def test_a_document_that_was_closed_and_opened_again_is_another(client, models):
     models.pieces = ["Scale."]
     models.gate.clear()
-    id = run(fresh, DOCUMENT, 4)
-    while not models.asked:  # noqa: ASYNC110 - parsing runs in a thread
-        await asyncio.sleep(0.002)
-    fresh.notify("textDocument/didClose", textDocument={"uri": URI})
-    fresh.open(SOURCE)
+    id = run(client, DOCUMENT, 4)
+    await until(lambda: models.asked)
+    client.notify("textDocument/didClose", textDocument={"uri": URI})
+    client.open(SOURCE)
     models.gate.set()
-    assert (await ended(fresh, id))["code"] == -32801
+    assert (await ended(client, id))["code"] == -32801
 
 
-async def test_an_editor_that_refuses_the_edit_is_believed(fresh, models):
-    start(fresh)
+async def test_an_editor_that_refuses_the_edit_is_believed(client, models):
     models.pieces = ["Scale."]
-    id = run(fresh, DOCUMENT, 4)
-    await applied(fresh, {"applied": False, "failureReason": "the buffer is newer"})
-    error = await ended(fresh, id)
+    id = run(client, DOCUMENT, 4)
+    await applied(client, {"applied": False, "failureReason": "the buffer is newer"})
+    error = await ended(client, id)
     assert error["code"] == -32801 and "the buffer is newer" in error["message"]
 
 
@@ -180,20 +174,18 @@ async def test_an_editor_without_versioned_edits_gets_the_edit_and_the_reason(fr
 
 
 @pytest.mark.parametrize("how", ["request", "progress"])
-async def test_cancelling_stops_the_model_and_is_answered_once(fresh, models, how):
-    start(fresh)
+async def test_cancelling_stops_the_model_and_is_answered_once(client, models, how):
     models.pieces = ["One ", "two"]
     models.gate.clear()
-    id = run(fresh, EXPLAIN, 1, token="work")
-    while not models.asked:  # noqa: ASYNC110 - parsing runs in a thread
-        await asyncio.sleep(0.002)
+    id = run(client, EXPLAIN, 1, token="work")
+    await until(lambda: models.asked)
     if how == "request":
-        fresh.notify("$/cancelRequest", id=id)
+        client.notify("$/cancelRequest", id=id)
     else:
-        fresh.notify("window/workDoneProgress/cancel", token="work")
-    assert (await ended(fresh, id))["code"] == -32800
+        client.notify("window/workDoneProgress/cancel", token="work")
+    assert (await ended(client, id))["code"] == -32800
     assert models.closed == 1
-    assert fresh.notifications("$/progress")[-1]["value"]["kind"] == "end"
+    assert client.notifications("$/progress")[-1]["value"]["kind"] == "end"
 
 
 async def test_without_a_token_the_server_asks_for_one_of_its_own(fresh, models):
@@ -217,12 +209,11 @@ async def test_without_a_token_the_server_asks_for_one_of_its_own(fresh, models)
         (RequestRefusedError(ErrorCode.OVERLOADED, "too busy"), "overloaded: too busy"),
     ],
 )
-async def test_what_the_gateway_refuses_is_told(fresh, models, fault, message):
-    start(fresh)
+async def test_what_the_gateway_refuses_is_told(client, models, fault, message):
     models.pieces, models.block_answer = [fault], fault
     for command in (EXPLAIN, DOCUMENT, COMPLETE):
-        assert await ended(fresh, run(fresh, command, 4)) == {"code": -32803, "message": message}
-    assert fresh.notifications("window/showMessage") == [], "the editor shows errors"
+        assert await ended(client, run(client, command, 4)) == {"code": -32803, "message": message}
+    assert client.notifications("window/showMessage") == [], "the editor shows errors"
 
 
 async def test_an_editor_that_only_logs_errors_is_told_them_by_message(fresh, models):
@@ -271,22 +262,19 @@ async def test_where_nothing_can_be_done_the_reason_is_told(fresh, models):
     "arguments",
     [None, [], [1], [{}], [{"textDocument": {"uri": URI}}], [{"textDocument": {"uri": URI}, "range": 5}], [{}, {}]],
 )
-async def test_arguments_of_another_shape_are_named(fresh, models, arguments):
-    start(fresh)
+async def test_arguments_of_another_shape_are_named(client, models, arguments):
     for command in (EXPLAIN, DOCUMENT, COMPLETE):
-        id = fresh.request("workspace/executeCommand", command=command, arguments=arguments)
-        error = await ended(fresh, id)
+        id = client.request("workspace/executeCommand", command=command, arguments=arguments)
+        error = await ended(client, id)
         assert error["code"] == -32602 and error["message"].startswith(f"{command} takes [{{textDocument, range")
 
 
-async def test_code_actions_offer_them_to_an_editor_without_a_plugin(fresh, models):
-    start(fresh)
-
+async def test_code_actions_offer_them_to_an_editor_without_a_plugin(client, models):
     def actions(line, end=4, uri=URI, **context):
         span = {"start": {"line": line, "character": 4}, "end": {"line": line, "character": end}}
         context = {"diagnostics": [], **context}
-        id = fresh.request("textDocument/codeAction", textDocument={"uri": uri}, range=span, context=context)
-        return fresh.answers(id)[0]["result"]
+        id = client.request("textDocument/codeAction", textDocument={"uri": uri}, range=span, context=context)
+        return client.answers(id)[0]["result"]
 
     offered = actions(0)
     assert [one["command"]["command"] for one in offered] == [EXPLAIN, DOCUMENT, COMPLETE]
@@ -298,5 +286,5 @@ async def test_code_actions_offer_them_to_an_editor_without_a_plugin(fresh, mode
     assert actions(0, uri="file:///w/never.py") == []
     models.pieces = ["It adds."]
     command = offered[0]["command"]
-    await ended(fresh, fresh.request("workspace/executeCommand", **command))
-    assert fresh.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]
+    await ended(client, client.request("workspace/executeCommand", **command))
+    assert client.notifications("window/showMessage") == [{"type": 3, "message": "It adds."}]
