@@ -7,8 +7,10 @@ greedy, so that a method changes the time and not the text. A step's price is th
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,7 +27,7 @@ ALL: Final = "all"
 _WRITTEN_TOKENS: Final = 48
 _PREFIX_TOKENS: Final = 900
 _SUFFIX_TOKENS: Final = 200
-_CACHE_GIB: Final = 3.0
+_CACHE_GIB: Final = 2.0
 
 
 class SpeculationOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,17 +95,18 @@ class Run(NamedTuple):
 
 
 async def measure(options: SpeculationOptions) -> list[Row]:
-    """Rows by method, load and language, `all` last. Raises EngineUnavailableError, ValueError."""
+    """Rows by method, load and language, `all` last; both sides in turns. Raises EngineUnavailableError, ValueError."""
+    os.environ.setdefault(
+        "VLLM_LOGGING_STREAM", "ext://sys.stderr"
+    )  # read when vLLM is imported; what is printed here is JSON
     prompts = prompts_of(options)
-    plain = await _runs(options, None, prompts)
     rows: list[Row] = []
     for method in options.methods:
-        guessed = await _runs(options, method, prompts)
+        pairs = await _in_turns(options, method, prompts)
         for at_once in options.at_once:
             keys = [(at_once, language) for language in options.languages]
-            pairs = [(plain[key], guessed[key]) for key in keys]
-            rows += [row(method, *key, *pair) for key, pair in zip(keys, pairs, strict=True)]
-            rows.append(row(method, at_once, ALL, added([one for one, _ in pairs]), added([one for _, one in pairs])))
+            rows += [row(method, *key, *pairs[key]) for key in keys]
+            rows.append(row(method, at_once, ALL, *map(added, zip(*(pairs[key] for key in keys), strict=True))))
     return rows
 
 
@@ -130,18 +133,24 @@ def _hole(tokenizer: Tokenizer, above: str, below: str) -> list[int]:
     return [prefix, suffix, *tokenizer.encode(below[: 8 * _SUFFIX_TOKENS])[:_SUFFIX_TOKENS], middle, *before]
 
 
-async def _runs(
-    options: SpeculationOptions, method: str | None, prompts: dict[tuple[int, str], list[list[int]]]
-) -> dict[tuple[int, str], Run]:
-    speculation = None if method is None else {"method": method, "tokens": options.guesses}
-    engine = VllmEngine.from_config(
-        model=options.model, eager=True, dtype="float32", cache_gib=_CACHE_GIB, speculation=speculation
-    )
-    await engine.start()
-    try:
-        return {key: await _run(engine, key[0], asked) for key, asked in prompts.items()}
-    finally:
-        await engine.close()
+async def _in_turns(
+    options: SpeculationOptions, method: str, prompts: dict[tuple[int, str], list[list[int]]]
+) -> dict[tuple[int, str], tuple[Run, Run]]:
+    """Without guesses and with them, one right after the other."""
+    async with AsyncExitStack() as ends:
+        engines: list[VllmEngine] = []
+        for speculation in (None, {"method": method, "tokens": options.guesses}):
+            engine = VllmEngine.from_config(
+                model=options.model, eager=True, dtype="float32", cache_gib=_CACHE_GIB, speculation=speculation
+            )
+            await engine.start()
+            ends.push_async_callback(engine.close)
+            engines.append(engine)
+        plain, guessing = engines
+        return {
+            key: (await _run(plain, key[0], asked), await _run(guessing, key[0], asked))
+            for key, asked in prompts.items()
+        }
 
 
 async def _run(engine: VllmEngine, at_once: int, prompts: Sequence[list[int]]) -> Run:
