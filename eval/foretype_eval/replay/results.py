@@ -14,6 +14,14 @@ from foretype_eval.statistics import Interval, clustered_ratio, has_spread, perc
 
 STAGE_SAMPLES = 40
 _RESAMPLES = 2000
+_RATIOS = {
+    "cpo": ("accepted_chars", "opportunities"),
+    "late_rate": ("late", "answered"),
+    "a_line_precision": ("sessions_right", "sessions"),
+    "show_rate": ("shown", "opportunities"),
+    "cached_share": ("cached_tokens", "prompt_tokens"),
+}
+"""Of a summary beside the keystrokes saved: which counts of its rows are divided by which."""
 
 
 class CommitRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,11 +142,7 @@ def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
     latencies were laid from a trace.
     """
     keep, keep_ci = _ratio(rows, "keys_with", "keys_without", seed)
-    cpo, cpo_ci = _ratio(rows, "accepted_chars", "opportunities", seed)
-    late, late_ci = _ratio(rows, "late", "answered", seed)
-    precision, precision_ci = _ratio(rows, "sessions_right", "sessions", seed)
-    show, show_ci = _ratio(rows, "shown", "opportunities", seed)
-    cached, cached_ci = _ratio(rows, "cached_tokens", "prompt_tokens", seed)
+    ratios = {name: _ratio(rows, over, under, seed) for name, (over, under) in _RATIOS.items()}
     sources: dict[str, int] = {}
     for row in rows:
         for source, count in row.by_source.items():
@@ -161,20 +165,12 @@ def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
     return {
         "commits": len(rows),
         "ksr": None if keep is None else round(1 - keep, 6),
-        "cpo": cpo,
+        **{name: ratio for name, (ratio, _) in ratios.items()},
         **total,
-        "late_rate": late,
-        "a_line_precision": precision,
-        "show_rate": show,
-        "cached_share": cached,
         "overhead_ms": percentiles(overhead)._asdict() if overhead else None,
         "shown_by_source": dict(sorted(sources.items())),
         "ci": {
             "ksr": None if keep_ci is None else [round(1 - keep_ci[1], 6), round(1 - keep_ci[0], 6)],
-            "cpo": cpo_ci,
-            "late_rate": late_ci,
-            "a_line_precision": precision_ci,
-            "show_rate": show_ci,
-            "cached_share": cached_ci,
+            **{name: interval for name, (_, interval) in ratios.items()},
         },
     }
