@@ -2,8 +2,9 @@
 
 import json
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+
+from json_server import QuietHandler, listening
 
 POOL = """
 [pool.quality]
@@ -24,10 +25,7 @@ class ChatServer:
         """The gateway hung up before the answer was over."""
         chat = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
+        class Handler(QuietHandler):
             def do_GET(self):
                 body = json.dumps({"object": "list", "data": [{"id": "instruct"}]}).encode()
                 self.send_response(200)
@@ -59,15 +57,13 @@ class ChatServer:
                 self.wfile.write(b"data: " + json.dumps(data).encode() + b"\n\n")
                 self.wfile.flush()
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
+        self._listening = ExitStack()
+        self._port = self._listening.enter_context(listening(Handler)).server_port
 
     @property
     def pool(self):
         """The table of a gateway's file that names this server."""
-        return POOL.format(url=f"http://127.0.0.1:{self._server.server_address[1]}/v1")
+        return POOL.format(url=f"http://127.0.0.1:{self._port}/v1")
 
     def again(self, *answer):
         """Forget what was asked, and say this from now on."""
@@ -79,15 +75,4 @@ class ChatServer:
 
     def close(self):
         self.go.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-@contextmanager
-def chat_server():
-    server = ChatServer()
-    try:
-        yield server
-    finally:
-        server.close()
+        self._listening.close()

@@ -1,7 +1,9 @@
 """Gateways that many files share: no test here changes one, and those that kill theirs start their own."""
 
+from contextlib import closing
+
 import pytest
-from e2e.chat_support import chat_server
+from e2e.chat_support import ChatServer
 from e2e.lsp_support import gateway
 
 
@@ -15,7 +17,7 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="session")
 def chat():
     """A chat server that follows a script."""
-    with chat_server() as running:
+    with closing(ChatServer()) as running:
         yield running
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -124,11 +124,8 @@ class GatewayProcess:
 
 @contextmanager
 def gateway(folder: Path, **options):
-    running = GatewayProcess(folder, **options)
-    try:
+    with closing(GatewayProcess(folder, **options)) as running:
         yield running
-    finally:
-        running.close()
 
 
 class Editor:
@@ -190,6 +187,29 @@ class Editor:
         async with asyncio.timeout(DEADLINE_S):
             result = await self.ask(line, character, **options)
         return result.items[0] if result and result.items else None
+
+    def configure(self, **settings):
+        self.client.workspace_did_change_configuration(types.DidChangeConfigurationParams({"foretype": settings}))
+
+    async def execute(self, command, *arguments):
+        return await self.client.workspace_execute_command_async(types.ExecuteCommandParams(command, list(arguments)))
+
+    async def taken(self, item):
+        """Run the command of a suggestion or a next edit."""
+        return await self.execute(item.command.command, *item.command.arguments)
+
+    def saved(self, uri):
+        self.client.text_document_did_save(types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(uri)))
+
+    def file_changed(self, uri, how=types.FileChangeType.Changed):
+        event = types.FileEvent(uri, how)
+        self.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+
+    async def until_index(self, says):
+        """Wait until what the status says of the index satisfies `says`."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not says((await self.status())["index"]):  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.05)
 
     def cancel(self, id):
         self.client.cancel_request(types.CancelParams(id))
@@ -261,6 +281,10 @@ class RawEditor:
 
     def send(self, **message):
         self.process.stdin.write(frame(json.dumps({"jsonrpc": "2.0", **message}).encode()))
+
+    def open(self, text, uri=URI, version=1):
+        document = {"uri": uri, "languageId": "python", "version": version, "text": text}
+        self.send(method="textDocument/didOpen", params={"textDocument": document})
 
     def answers(self, id):
         return [message for message in self.messages if "method" not in message and message.get("id") == id]

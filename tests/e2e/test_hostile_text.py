@@ -1,15 +1,9 @@
 """Text that clients, folders and models made up is printed by our commands, and no terminal acts on it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,6 +11,7 @@ from client.wire_server import WireServer
 from context.test_terminal import HOSTILE, acts
 from e2e.test_lsp_context import PROFILE, TOKENIZER
 from foretype_wire.messages import Delta, Done, Finish
+from json_server import json_server
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -71,27 +66,6 @@ async def test_what_is_indexed_and_found_is_shown(folder: Path) -> None:
     assert "a␛]0;owned␇[red]b␊\ufffdc.py:1  total" in said and said.count("\n") == 1
 
 
-@contextmanager
-def gateway(answer: object) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 async def test_names_that_clients_gave_are_shown_to_an_operator(tmp_path: Path) -> None:
     row = {
         "document": HOSTILE,
@@ -109,7 +83,7 @@ async def test_names_that_clients_gave_are_shown_to_an_operator(tmp_path: Path) 
         "replicas": replicas,
         "sharing": [{"repository": HOSTILE, "teams": [HOSTILE], "apart": [HOSTILE]}],
     }
-    with gateway(answer) as url:
+    with json_server(lambda *_: answer) as url:
         code, said = await foretype(tmp_path, "prefix", "show", "--gateway", url)
         assert code == 0 and not acts(said) and "[red]" in said
         code, said = await foretype(tmp_path, "prefix", "show", "--json", "--gateway", url)

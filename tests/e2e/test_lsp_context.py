@@ -14,6 +14,7 @@ from foretype_context.prompt.templates import grammar
 from foretype_wire.messages import Delta, Done, Finish, Profile
 from foretype_wire.segment_cache import SegmentCache
 from lsprotocol import types
+from waiting import until
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -63,17 +64,8 @@ def options(tmp_path, **more):
     return {"debounceMs": 0, "index": {"cacheDir": str(tmp_path / "cache"), **more}}
 
 
-async def until(condition):
-    async with asyncio.timeout(DEADLINE_S):
-        while not await condition():  # noqa: ASYNC110 - what is waited for is in another process
-            await asyncio.sleep(0.05)
-
-
 async def indexed(it, text="ready"):
-    async def ready():
-        return text in (await it.status())["index"]
-
-    await until(ready)
+    await it.until_index(lambda said: text in said)
 
 
 class Typist:
@@ -122,8 +114,7 @@ async def test_a_save_by_somebody_else_is_seen_when_the_editor_tells_of_it(root,
         await indexed(it)
         it.open(PAY, uri=pay)
         (root / "shop" / "cart.py").write_text(CART.replace("grand_total", "pulled_total"))
-        event = types.FileEvent((root / "shop" / "cart.py").as_uri(), types.FileChangeType.Changed)
-        it.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+        it.file_changed((root / "shop" / "cart.py").as_uri())
         await Typist(it, pay, 3, 14).until_seen(kept, "def pulled_total")
 
 
@@ -149,11 +140,7 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
         it.client.workspace_did_change_workspace_folders(types.DidChangeWorkspaceFoldersParams(removed))
         shutil.rmtree(root)
         assert await typist.key() is not None
-
-        async def gone():
-            return "other" not in (await it.status())["index"]
-
-        await until(gone)
+        await it.until_index(lambda said: "other" not in said)
     assert "ERROR" not in (tmp_path / "lsp.log").read_text()
 
 
@@ -185,11 +172,7 @@ async def test_a_first_index_can_be_cancelled(tmp_path):
         keeping() as kept,
         editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root], progress=True) as it,
     ):
-
-        async def begun():
-            return bool(it.client.progress_reports)
-
-        await until(begun)
+        await until(lambda: it.client.progress_reports)
         (token,) = it.client.progress_reports
         it.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
         await indexed(it, "indexing was cancelled")
@@ -236,11 +219,7 @@ async def test_two_windows_on_one_workspace_share_its_index(root, tmp_path):
     ):
         for it in (one, other):
             # One of them writes; the other, told that it is being written, looks again a little later.
-            async def found(it=it):
-                said = (await it.status())["index"]
-                return "definitions, ready" in said and " 0 definitions" not in said
-
-            await until(found)
+            await it.until_index(lambda said: "definitions, ready" in said and " 0 definitions" not in said)
             assert it.client.messages == []
         (stored,) = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"]
         assert stored.stat().st_size > 0
@@ -264,13 +243,7 @@ async def test_a_window_that_is_killed_leaves_no_process_behind(tmp_path):
     it.send(id=0, method="initialize", params=params)
     await it.answer(0)
     it.send(method="initialized", params={})
-    workers = []
-
-    async def indexing():
-        workers[:] = psutil.Process(process.pid).children(recursive=True)
-        return bool(workers)
-
-    await until(indexing)
+    workers = await until(lambda: psutil.Process(process.pid).children(recursive=True))
     process.kill()
     await it.ended()
     _, alive = await asyncio.to_thread(psutil.wait_procs, workers, DEADLINE_S)
@@ -299,19 +272,16 @@ class Whole(Kept):
 
 def ignored(it, root):
     (root / "shop" / ".gitignore").write_text("cart.py\n")
-    event = types.FileEvent((root / "shop" / ".gitignore").as_uri(), types.FileChangeType.Created)
-    it.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+    it.file_changed((root / "shop" / ".gitignore").as_uri(), types.FileChangeType.Created)
 
 
 def ignored_and_saved(it, root):
     (root / ".gitignore").write_text("shop/\n")
-    identifier = types.TextDocumentIdentifier((root / ".gitignore").as_uri())
-    it.client.text_document_did_save(types.DidSaveTextDocumentParams(identifier))
+    it.saved((root / ".gitignore").as_uri())
 
 
 def excluded(it, root):
-    settings = {"foretype": {**options(root.parent), "excludedGlobs": ["**/cart.py"]}}
-    it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+    it.configure(**options(root.parent), excludedGlobs=["**/cart.py"])
 
 
 def holding_a_key(it, root):

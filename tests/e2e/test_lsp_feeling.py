@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 from e2e.lsp_support import editor, gateway
-from foretype_backend.telemetry.store import Store
+from e2e.stored import stored
 from lsprotocol import types
-from sqlalchemy import text
 
 SOURCE = "def f(a):\n    x = 1\n\ndef g(b):\n    return \n"
 
@@ -34,22 +33,7 @@ async def test_who_opted_in_is_asked_in_a_pause_and_the_answer_is_kept_with_thei
             async with asyncio.timeout(300):
                 question = await asked
             assert "instant" in question.message and [one.title for one in question.actions] == ["Yes", "Mostly", "No"]
-            row = await _kept(events)
+            (row,) = await stored(events, "feel")
             assert row.label == "mostly" and row.lines == 200 and row.value_ms > 0
             assert row.characters >= row.value_ms * 1000  # the p95, in microseconds
             assert (state / "telemetry/asked").exists()
-
-
-async def _kept(path):
-    store = await Store.open_to_read(str(path))
-    try:
-        async with asyncio.timeout(300):
-            while True:
-                async with store.reading() as connection:
-                    rows = (await connection.execute(text("SELECT * FROM events WHERE kind = 'feel'"))).all()
-                if rows:
-                    (row,) = rows
-                    return row
-                await asyncio.sleep(0.2)
-    finally:
-        await store.close()

@@ -2,7 +2,7 @@
 
 import psutil
 import pytest
-from e2e.lsp_support import editor, gateway
+from e2e.lsp_support import editor
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -11,12 +11,6 @@ LINES = 12_000_000 // len(LINE.format(0, 0))
 MIDDLE = LINES // 2
 MORE_MB_MAX = 200
 """The text as the message brings it, as lines, and what Python needs for each of these."""
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with gateway(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
 
 
 @pytest.mark.timeout(300)

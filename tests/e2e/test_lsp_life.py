@@ -5,7 +5,6 @@ import sys
 
 import pytest
 from e2e.lsp_support import DEADLINE_S, INLINE, URI, GatewayProcess, editor, gateway, raw_editor
-from lsprotocol import types
 
 pytestmark = pytest.mark.slow  # whole processes, many of them killed
 
@@ -72,8 +71,7 @@ async def test_a_large_a_binary_and_a_mixed_file_are_taken_and_nothing_is_lost(t
             ("file:///w/b.bin", "\x00\x01\x02" * 1000),
             (URI, "a\r\nb\rc\nd"),
         ):
-            document = {"uri": uri, "languageId": "python", "version": 1, "text": text}
-            it.send(method="textDocument/didOpen", params={"textDocument": document})
+            it.open(text, uri=uri)
         change = {"range": {"start": {"line": 1, "character": 0}, "end": {"line": 2, "character": 9}}, "text": "\ud83d"}
         for uri in ("file:///w/large.py", "file:///w/b.bin", URI, "file:///w/unknown.py"):
             changes = {"textDocument": {"uri": uri, "version": 2}, "contentChanges": [change]}
@@ -119,8 +117,7 @@ async def test_another_gateway_can_be_chosen_while_running(tmp_path):
         async with editor(tmp_path, options={"gatewayUrl": "ws://127.0.0.1:9/v1/stream"}, ready=False) as it:
             await it.until("degraded")
             it.open(SOURCE)
-            settings = {"foretype": {"gatewayUrl": served.url}}
-            it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+            it.configure(gatewayUrl=served.url)
             await it.until("ready")
             assert (await it.suggestion(4, 11)).insert_text == "return return  # scripted"
 

@@ -3,9 +3,9 @@
 import asyncio
 
 from e2e.lsp_support import DEADLINE_S, editor, gateway
-from foretype_backend.telemetry.store import Store
+from e2e.stored import stored
 from lsprotocol import types
-from sqlalchemy import text
+from waiting import until
 
 MODULE = "def width(a):\n    return a\n\n\nprint(width(0))\n"
 USER = "from mod import width\n\nprint(width(1))\n"
@@ -41,16 +41,7 @@ class Typist:
         )
         start, end = edit.range.start, edit.range.end
         self.replace(start.line, start.character, end.character, edit.text)
-        params = types.ExecuteCommandParams(edit.command.command, list(edit.command.arguments))
-        await self.it.client.workspace_execute_command_async(params)
-
-
-async def until(ask):
-    """What `ask` gives, once it gives anything."""
-    async with asyncio.timeout(DEADLINE_S):
-        while (found := await ask()) is None:  # noqa: ASYNC110 - of another process
-            await asyncio.sleep(0.1)
-    return found
+        await self.it.taken(edit)
 
 
 async def test_a_rename_is_followed_in_its_file_and_then_in_the_folder_and_the_store_knows(tmp_path):
@@ -82,22 +73,7 @@ async def test_a_rename_is_followed_in_its_file_and_then_in_the_folder_and_the_s
             edit = await other.next(0, 0)
             assert (edit.textDocument.uri, edit.textDocument.version) == (other.uri, other.version)
             await other.take(edit)
-            rows = await _kept(events, "next_edit", 2)
+            rows = await stored(events, "next_edit", 2)
     assert [(row.label, row.source, row.characters, row.lines) for row in rows] == [
         ("accepted", "declaration", 4, 5)
     ] * 2
-
-
-async def _kept(path, kind, many):
-    store = await Store.open_to_read(str(path))
-    try:
-        async with asyncio.timeout(300):
-            while True:
-                async with store.reading() as connection:
-                    question = text("SELECT * FROM events WHERE kind = :kind ORDER BY seq")
-                    rows = (await connection.execute(question, {"kind": kind})).all()
-                if len(rows) >= many:
-                    return rows
-                await asyncio.sleep(0.2)
-    finally:
-        await store.close()

@@ -35,9 +35,7 @@ async def test_a_suggestion_comes_with_range_and_command_and_accepting_is_taken(
         assert item.range == types.Range(types.Position(4, 4), types.Position(4, 11))
         assert item.command.command == ACCEPT
         it.insert(4, 11, item.insert_text[7:])
-        await it.client.workspace_execute_command_async(
-            types.ExecuteCommandParams(item.command.command, list(item.command.arguments))
-        )
+        await it.taken(item)
         assert (await it.status())["counts"]["accepted"] == 1
 
 
@@ -48,9 +46,7 @@ async def test_what_is_put_in_whole_is_taken_where_the_editor_runs_no_command(se
         item = await it.suggestion(4, 11)
         it.replace(item.range, item.insert_text)
         assert (await it.status())["counts"]["accepted"] == 1
-        await it.client.workspace_execute_command_async(
-            types.ExecuteCommandParams(item.command.command, list(item.command.arguments))
-        )
+        await it.taken(item)
         assert (await it.status())["counts"]["accepted"] == 1
 
 
@@ -139,8 +135,7 @@ async def test_an_older_request_is_null_at_once_when_the_next_one_comes(slow, tm
 async def test_bad_parameters_are_answered_and_the_connection_lives_on(served, tmp_path):
     async with raw_editor(tmp_path, "--gateway", served.url) as it:
         await it.until_ready()
-        document = {"uri": URI, "languageId": "python", "version": 1, "text": SOURCE}
-        it.send(method="textDocument/didOpen", params={"textDocument": document})
+        it.open(SOURCE)
         right = {"textDocument": {"uri": URI}, "position": {"line": 4, "character": 11}, "context": {"triggerKind": 2}}
         wrong = [None, {}, [right], {**right, "context": {"triggerKind": 0}}, {**right, "position": {"line": -1}}]
         for id, params in enumerate(wrong, 100):
@@ -174,8 +169,7 @@ async def test_what_the_completion_menu_has_selected_begins_the_suggestion(serve
 async def test_with_popup_the_same_suggestion_is_an_item_of_the_completion_menu(served, tmp_path):
     async with raw_editor(tmp_path, "--gateway", served.url, "--popup") as it:
         await it.until_ready()
-        document = {"uri": URI, "languageId": "python", "version": 1, "text": SOURCE}
-        it.send(method="textDocument/didOpen", params={"textDocument": document})
+        it.open(SOURCE)
         where = {"textDocument": {"uri": URI}, "position": {"line": 4, "character": 11}}
         it.send(id=1, method="textDocument/completion", params={**where, "context": {"triggerKind": 1}})
         result = (await it.answer(1))["result"]
@@ -205,8 +199,7 @@ async def test_strings_are_left_alone_unless_the_option_says_otherwise(served, t
         it.insert(0, 10, "c")
         assert await it.suggestion(0, 11) is None
         assert (await it.status())["counts"]["requests"] == 0
-        settings = {"foretype": {"inStrings": {"python": True}}}
-        it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+        it.configure(inStrings={"python": True})
         await it.until("ready")
         async with asyncio.timeout(300):
             while await it.suggestion(0, 11) is None:  # noqa: ASYNC110 - another client takes over

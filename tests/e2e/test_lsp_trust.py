@@ -1,14 +1,13 @@
 """A folder that the user does not trust: the real language server opens nothing in it, as the system itself tells."""
 
-import asyncio
 import shutil
 import sys
 
 import pytest
-from e2e.lsp_support import DEADLINE_S, SOURCE, editor
+from e2e.lsp_support import SOURCE, editor
 from e2e.opened import Opened
 from git_repo import git
-from lsprotocol import types
+from waiting import until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("git") is None, reason="needs Linux's inotify, and git"
@@ -37,27 +36,11 @@ async def worked_in(it, uri):
     it.insert(4, 0, "value = ", uri=uri)
     item = await until(lambda: it.suggestion(4, 8, uri=uri))  # it may be connecting anew
     assert "scripted" in item.insert_text
-    document = types.TextDocumentIdentifier(uri)
-    it.client.text_document_did_save(types.DidSaveTextDocumentParams(document))
-    changed = types.FileEvent(uri, types.FileChangeType.Changed)
-    it.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([changed]))
-    asked = types.ExecuteCommandParams("foretype.explain", [])
-    await it.client.workspace_execute_command_async(asked)
-    command = item.command
-    await it.client.workspace_execute_command_async(types.ExecuteCommandParams(command.command, command.arguments))
+    it.saved(uri)
+    it.file_changed(uri)
+    await it.execute("foretype.explain")
+    await it.taken(item)
     return await it.status()
-
-
-def configured(it, **settings):
-    settings = {"foretype": {"debounceMs": 0, **settings}}
-    it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
-
-
-async def until(told):
-    async with asyncio.timeout(DEADLINE_S):
-        while not (said := await told()):  # noqa: ASYNC110 - of another process
-            await asyncio.sleep(0.05)
-    return said
 
 
 async def test_an_untrusted_folder_is_not_opened_and_a_trusted_one_is(served, project, tmp_path, monkeypatch):
@@ -75,32 +58,24 @@ async def test_an_untrusted_folder_is_not_opened_and_a_trusted_one_is(served, pr
             await it.until("ready")
             told = await worked_in(it, uri)
             assert "not trusted" in told["index"]
-            configured(it, multiLine=False, **cache)  # whoever forgets to say it does not give it
-            configured(it, trusted="yes", **cache)
+            it.configure(debounceMs=0, multiLine=False, **cache)  # whoever forgets to say it does not give it
+            it.configure(debounceMs=0, trusted="yes", **cache)
             assert "not trusted" in (await it.status())["index"]
             await worked_in(it, uri)
             assert opened.so_far() == set()
 
-            configured(it, trusted=True, **cache)
-
-            async def indexed():
-                return "not trusted" not in (await it.status())["index"]
-
-            await until(indexed)
+            it.configure(debounceMs=0, trusted=True, **cache)
+            await it.until_index(lambda said: "not trusted" not in said)
             seen = set()
 
-            async def read():
+            def read():
                 seen.update(opened.so_far())
                 return {project / "shop/cart.py", project / ".gitignore", project / ".git/HEAD"} <= seen
 
             await until(read)
 
-            configured(it, trusted=False, **cache)
-
-            async def away():
-                return "not trusted" in (await it.status())["index"]
-
-            await until(away)
+            it.configure(debounceMs=0, trusted=False, **cache)
+            await it.until_index(lambda said: "not trusted" in said)
             await worked_in(it, uri)  # the former client has ended before this one answers
             opened.so_far()
             await worked_in(it, uri)

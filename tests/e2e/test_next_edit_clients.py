@@ -16,8 +16,7 @@ MEDIUM = {"nextEdit": {"eagerness": "medium"}}
 
 
 def opened(it):
-    document = {"uri": URI, "languageId": "python", "version": 0, "text": TEXT}
-    it.send(method="textDocument/didOpen", params={"textDocument": document})
+    it.open(TEXT, version=0)
     it.send(method="textDocument/didFocus", params={"textDocument": {"uri": URI}})
 
 

@@ -1,14 +1,12 @@
 """Two real gateways, one of them farther away: the nearest is used, and while somebody types it is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -32,15 +30,8 @@ AIM_S = 1.5
 def two_gateways(folder: Path) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
     for name in ("near", "far"):
         (folder / name).mkdir()
-    near = GatewayProcess(folder / "near")
-    try:
-        far = GatewayProcess(folder / "far")
-        try:
-            yield near, far
-        finally:
-            far.close()
-    finally:
-        near.close()
+    with closing(GatewayProcess(folder / "near")) as near, closing(GatewayProcess(folder / "far")) as far:
+        yield near, far
 
 
 async def typed(client: Client, until: str) -> float:

@@ -134,8 +134,7 @@ async def test_the_server_of_another_user_reads_their_files_and_completes_over(o
         editor.send(id=0, method="initialize", params=params)
         await editor.answer(0)
         editor.send(method="initialized", params={})
-        document = {"uri": file.as_uri(), "languageId": "python", "version": 1, "text": SOURCE}
-        editor.send(method="textDocument/didOpen", params={"textDocument": document})
+        editor.open(SOURCE, uri=file.as_uri())
         await editor.until_ready()
         place = {"textDocument": {"uri": file.as_uri()}, "position": {"line": 1, "character": 13}}
         editor.send(id=1, method="textDocument/inlineCompletion", params={**place, "context": {"triggerKind": 1}})

@@ -1,7 +1,5 @@
 """`foretype use` as a command: real gateways, real files, and servers that stand in for those that people run."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -29,6 +27,7 @@ from foretype_models.use.catalogue import CATALOGUE
 from models.file_server import FileServer
 from models.file_server import serving as serving_file
 from models.model_server import ModelServer, fills_holes, llama_cpp, serving
+from waiting import until
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -119,12 +118,6 @@ async def complete(client: Client, uri: str = "file:///w/a.py") -> Any:
     return await ask(client.session, plan, snapshot, 18, max_tokens=20)
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(300):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
 # The private gateway changes hands
 
 
@@ -147,7 +140,6 @@ async def test_a_replaced_gateway_finishes_what_runs_and_ends(state: Path) -> No
         for answer in await asyncio.gather(*answers):
             assert answer.raw.endswith("# scripted") and answer.done.finish == "stop"
         replaced = await replacing
-        assert replaced is not None
         await until(lambda: client.session.profile is not None and client.session.profile.model == "after")
         await until(lambda: client.session.connected)
         assert (await complete(client)).raw
