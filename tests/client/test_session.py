@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
+from e2e.way import Way
 from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import Backoff, as_gateway_gone, check_url
@@ -570,65 +571,19 @@ def test_a_refusal_says_what_was_refused(code: int, told: str) -> None:
         raise ConnectionClosedError(Close(code, ""), None)
 
 
-class _Router:
-    """A relay that can forget the connections that it has without a word to anybody; new ones work."""
-
-    def __init__(self, port: int) -> None:
-        self._to = port
-        self._writers: list[asyncio.StreamWriter] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._forgotten = 0
-        self.connections = 0
-
-    def forget(self) -> None:
-        self._forgotten = self.connections
-
-    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._to)
-        self.connections += 1
-        self._writers += [writer, back]
-        number = self.connections
-        self._tasks += [
-            asyncio.create_task(self._pass(one, other, number)) for one, other in ((reader, back), (there, writer))
-        ]
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65_536):
-                if number > self._forgotten:
-                    writer.write(data)
-                    await writer.drain()
-            if number > self._forgotten:
-                writer.close()
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._writers:
-            writer.close()
-        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
-
-
 async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_question() -> None:
     states: list[bool] = []
-    async with WireServer() as server:
-        port = int(server.url.rpartition(":")[2].partition("/")[0])
-        router = _Router(port)
-        listener = await asyncio.start_server(router.take, "127.0.0.1", 0)
-        url = server.url.replace(str(port), str(listener.sockets[0].getsockname()[1]))
-        try:
-            async with started(url, connections=states.append) as session:
-                await session.ready(60)
-                await read(session.complete(call("1", "a = 1\n")))
-                router.forget()
-                with pytest.raises(GatewayGoneError):
-                    await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))
-                await until(lambda: session.connected)
-                text, _ = await read(session.complete(call("3", "a = 1\n")))
-                assert text == "return a + b" and router.connections == 2
-                assert states == [True, False, True]
-        finally:
-            listener.close()
-            await router.close()
-            await listener.wait_closed()
+    async with (
+        WireServer() as server,
+        Way(server).open() as router,
+        started(router.url, connections=states.append) as session,
+    ):
+        await session.ready(60)
+        await read(session.complete(call("1", "a = 1\n")))
+        router.forget()
+        with pytest.raises(GatewayGoneError):
+            await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))
+        await until(lambda: session.connected)
+        text, _ = await read(session.complete(call("3", "a = 1\n")))
+        assert text == "return a + b" and router.connections == 2
+        assert states == [True, False, True]

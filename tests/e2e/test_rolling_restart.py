@@ -4,7 +4,7 @@ import asyncio
 import random
 import sqlite3
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -12,6 +12,7 @@ from backend.telemetry_world import opportunity
 from backend.test_stream_with_client import typing_session
 from backend.world import TOKENIZER, profile
 from e2e.lsp_support import GatewayProcess, editor
+from e2e.way import Way
 from foretype_client.session.session import Session
 from foretype_context.prompt.assemble import Assembler
 from foretype_wire.errors import GatewayGoneError
@@ -22,21 +23,15 @@ PEOPLE = 4
 SOURCE = "import os\n\n\ndef f(x):\n    return\n"
 
 
-class Balancer:
+class Balancer(Way):
     """One address for several gateways: a new connection goes to the next one whose health is good, as balancers do."""
 
     def __init__(self, gateways):
+        super().__init__(gateways[0])
         self.gateways = gateways
-        self.port = 0
         self._turn = 0
-        self._tasks = set()
-        self._writers = []
 
-    @property
-    def url(self):
-        return f"ws://127.0.0.1:{self.port}/v1/stream"
-
-    async def _healthy(self):
+    async def _goal(self):
         async with httpx.AsyncClient(verify=False, trust_env=False, timeout=300) as http:
             for _ in self.gateways:
                 self._turn += 1
@@ -45,45 +40,6 @@ class Balancer:
                     if (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
                         return port
         return None
-
-    def _accept(self, reader, writer):
-        self._writers.append(writer)  # closed in the end, also where its task never ran
-        self._tasks.add(asyncio.create_task(self._carry(reader, writer)))
-
-    async def _carry(self, reader, writer):
-        try:
-            port = await self._healthy()
-            if port is not None:
-                with suppress(OSError):
-                    far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-                    self._writers.append(far_writer)
-                    await asyncio.gather(self._pour(reader, far_writer), self._pour(far_reader, writer))
-        finally:
-            writer.close()
-
-    async def _pour(self, reader, writer):
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-    @asynccontextmanager
-    async def serving(self):
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        try:
-            yield
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            for writer in self._writers:
-                writer.close()
 
 
 class Developer:
@@ -148,7 +104,7 @@ async def test_two_gateways_restarted_in_turn_lose_nothing_and_no_editor_says_a_
     gateways = [await asyncio.to_thread(GatewayProcess, folder, **more) for folder in folders]
     balancer = Balancer(gateways)
     try:
-        async with balancer.serving(), editor(tmp_path, "--gateway", balancer.url) as it:
+        async with balancer.open(), editor(tmp_path, "--gateway", balancer.url) as it:
             people = [Developer(number, balancer.url) for number in range(PEOPLE)]
             suggested = []
             work = [asyncio.create_task(one.work()) for one in people] + [asyncio.create_task(typing(it, suggested))]
