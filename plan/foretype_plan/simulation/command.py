@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import msgspec
 import typer
 from foretype_context.terminal import console, say, say_json
-from foretype_eval.console import progress_bars
 from foretype_wire.errors import GatewayGoneError
 from rich.box import SIMPLE_HEAD
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from foretype_plan.errors import PlanError
@@ -19,6 +21,7 @@ from foretype_plan.scenario import Tier, inputs_of
 from foretype_plan.simulation.page import page as page_of
 from foretype_plan.simulation.page import read_result
 from foretype_plan.simulation.people import read_arrivals, shipped_arrivals
+from foretype_plan.simulation.runs import Progress as Advance
 from foretype_plan.simulation.runs import Rows, run_scenario
 from foretype_plan.simulation.scenarios import SCENARIOS
 from foretype_plan.simulation.world_day import check, world_day
@@ -91,7 +94,7 @@ def simulate(
         )
         arrivals = shipped_arrivals() if trace is None else read_arrivals(trace)
         rows = Rows(out)
-        with progress_bars() as progress:
+        with _bars() as progress:
             if measured:
                 from foretype_plan.simulation.validate import validate  # needs the load generator and a gateway
 
@@ -127,6 +130,27 @@ def simulate(
         _show_pairs(made)
     else:
         _show_figures(made)
+
+
+@contextlib.contextmanager
+def _bars() -> Generator[Advance]:
+    screen = console(stderr=True)
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
+
+        def advance(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        yield advance
 
 
 def _list(*, json: bool) -> None:
