@@ -2,10 +2,14 @@
 
 import contextlib
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+_SEES_IT_S = 5.0
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -13,17 +17,42 @@ class QuietHandler(BaseHTTPRequestHandler):
         pass
 
 
+class Listening(ThreadingHTTPServer):
+    """One that knows which connections are open; attributes: see `http.server`."""
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.connections: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.connections.discard(request)
+
+    def end(self) -> None:
+        """Ends what clients keep open, and waits for the threads that have it, as long as one may take to see that."""
+        self.shutdown()
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):  # closed by now
+                connection.shutdown(socket.SHUT_RDWR)
+        ends = time.monotonic() + _SEES_IT_S
+        while self.connections and time.monotonic() < ends:
+            time.sleep(0.002)
+
+
 @contextlib.contextmanager
-def listening(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[ThreadingHTTPServer]:
-    """A server that answers by `handler`, while it runs; connections that a client keeps hold nobody up."""
-    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
-        server.daemon_threads = True
+def listening(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[Listening]:
+    """A server that answers by `handler`, while it runs; connections that a client keeps are ended with it."""
+    with Listening(port, handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield server
         finally:
-            server.shutdown()
+            server.end()
             thread.join()
 
 

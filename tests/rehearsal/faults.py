@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from rehearsal.engine import Engine
 from rehearsal.load import Load, under_load
@@ -16,6 +20,9 @@ from rehearsal.stories import metric, started
 from rehearsal.team import Team, team
 
 __all__ = ["faults", "full"]
+
+_HANGS_S: Final = 20.0
+"""Four times what passes between two checks of a replica that is in service."""
 
 
 def faults(engine: Engine) -> None:
@@ -27,6 +34,9 @@ def faults(engine: Engine) -> None:
             refused_at_most(under_load(one, key, lambda _: restart_postgres(one)))
         with step("Redis is cut off under load, and comes back"):
             refused_at_most(under_load(one, key, lambda _: cut_redis(one)))
+        with step("the name server hangs under load: the last addresses go on serving"):
+            said = dict(under_load(one, key, lambda _: names_hang(one)).said)
+            check(set(said) == {200}, f"not every completion was answered: {said}")
         with step("the engine is killed under load, and started"):
             refused_at_most(under_load(one, key, lambda load: kill_replica(one, load)))
         with step("everything is killed under load, and up again"):
@@ -50,6 +60,31 @@ def cut_redis(one: Team) -> None:
     one.engine("network", "connect", "--alias", "redis", network, redis)
     one.name_all()
     until("the gateway has Redis again", lambda: metric(one, "foretype_leases_away_seconds") == 0)
+
+
+def names_hang(one: Team) -> None:
+    """For longer than a replica is left unchecked, no name is answered, and the gateway has none written down."""
+    found = json.loads(one.engine("container", "inspect", one.container("gateway")))
+    hosts = Path(found[0]["HostsPath"])
+    written = hosts.read_text()
+    servers = [int(file.parent.name) for file in Path("/proc").glob("[0-9]*/comm") if _comm(file) == "aardvark-dns"]
+    check(servers != [], "no name server runs")
+    for server in servers:
+        os.kill(server, signal.SIGSTOP)
+    try:
+        hosts.write_text("".join(line for line in written.splitlines(keepends=True) if "localhost" in line))
+        time.sleep(_HANGS_S)
+    finally:
+        hosts.write_text(written)
+        for server in servers:
+            os.kill(server, signal.SIGCONT)
+
+
+def _comm(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:  # it has ended
+        return ""
 
 
 def kill_replica(one: Team, load: Load) -> None:
