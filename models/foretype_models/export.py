@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from foretype_models.pull.place import swap, write_json
 from foretype_models.pull.shapes import Shape
 
 
-def write_folder(source: Path, folder: Path, layout: str | None = None) -> None:
+def write_folder(source: Path, folder: Path, layout: str | None = None, *, layers: int | None = None) -> None:
     """Writes `model.safetensors` (fp32), `config.json` and the tokenizer, as vLLM and transformers load them; whole or not at all.
 
     Args:
         layout: that a gateway is to serve it in; what the file says where None.
+        layers: the first so many alone: a second model with the right vocabulary.
 
     Raises:
         ExportFileError: no readable file of this shape, or its vocabulary is not known.
@@ -38,7 +40,9 @@ def write_folder(source: Path, folder: Path, layout: str | None = None) -> None:
         tokenizer = tokenizer_of(source)
     except (FetchError, GgufError) as error:
         raise ExportFileError(str(error)) from error
-    names = shape.names()
+    if layers is not None and not 0 < layers < shape.layers:
+        raise ExportFileError(f"{source} has {shape.layers} layers; a draft takes at least 1 and fewer than those")
+    names = _kept(shape, layers).names()
     if missing := [theirs for theirs in names.values() if theirs not in file.tensors]:
         raise ExportFileError(f"{source} lacks {missing[0]}; it is of another shape, or was damaged: fetch it again")
     part = folder.with_name(folder.name + ".part")
@@ -48,7 +52,7 @@ def write_folder(source: Path, folder: Path, layout: str | None = None) -> None:
         save_file(
             {ours: _values(file, ours, theirs, shape) for ours, theirs in names.items()}, part / "model.safetensors"
         )
-        write_json(part / "config.json", _config(file, shape, layout))
+        write_json(part / "config.json", _config(file, _kept(shape, layers), layout))
         (part / "tokenizer.json").write_bytes(tokenizer)
         write_json(part / "tokenizer_config.json", _tokenizer_config(file, shape))
         swap(part, folder)
@@ -108,6 +112,10 @@ def _shape(file: GgufFile) -> Shape:
         context=int(number("context_length")),
         tied="output.weight" not in file.tensors,
     )
+
+
+def _kept(shape: Shape, layers: int | None) -> Shape:
+    return shape if layers is None else replace(shape, layers=layers)
 
 
 def _config(file: GgufFile, shape: Shape, layout: str | None) -> dict[str, Any]:

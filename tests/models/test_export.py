@@ -9,6 +9,7 @@ import pytest
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models import artifacts
 from foretype_models.cli import app
+from foretype_models.errors import ExportFileError
 from foretype_models.export import unpermute, write_folder
 from foretype_models.fetch import place
 from foretype_models.fetch.gguf_file import read_file
@@ -62,6 +63,14 @@ def test_the_folder_says_what_engines_and_gateways_ask(made: Path, tmp_path: Pat
     assert tokenizer.control("<|fim_middle|>") == 10
     settings = json.loads((tmp_path / "hf" / "tokenizer_config.json").read_text())
     assert settings["eos_token"] == "<|end_of_middle|>"
+
+
+def test_the_first_layers_are_a_model_of_their_own(made: Path, tmp_path: Path) -> None:
+    write_folder(made, tmp_path / "draft", layers=1)
+    assert json.loads((tmp_path / "draft" / "config.json").read_text())["num_hidden_layers"] == 1
+    assert not any(".layers.1." in name for name in load_file(tmp_path / "draft" / "model.safetensors"))
+    with pytest.raises(ExportFileError, match=r"has 2 layers; a draft takes at least 1 and fewer"):
+        write_folder(made, tmp_path / "draft", layers=2)
 
 
 def test_the_order_of_rows_comes_back() -> None:

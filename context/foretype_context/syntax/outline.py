@@ -93,6 +93,7 @@ def outline(
     language: str,
     *,
     names: Collection[str] = (),
+    imports: bool = False,
     limit_chars: int = OUTLINE_CHARS,
 ) -> str:
     """The outline of a file: whole lines, each with its ending, in the order of the text; empty where it defines nothing.
@@ -103,8 +104,9 @@ def outline(
     Args:
         language: LSP language id.
         names: only definitions of these names, or that have members so named; all where none is found.
+        imports: show the import lines too.
     """
-    parts = [part for part in parts_of(text, language) if not part.is_import]
+    parts = [part for part in parts_of(text, language) if imports or not part.is_import]
     if names:
         chosen = frozenset(names)
         parts = [found for part in parts if (found := _narrowed(part, chosen)) is not None] or parts
@@ -122,7 +124,7 @@ def outline(
 
 
 def _narrowed(part: OutlinePiece, names: frozenset[str]) -> OutlinePiece | None:
-    if part.name in names:
+    if part.name in names or (part.is_import and any(name in part.head for name in names)):
         return part
     members = tuple(found for member in part.members if (found := _narrowed(member, names)) is not None)
     return replace(part, members=members) if members else None
