@@ -47,6 +47,9 @@ const commands = {
     }, shown, { timeout: 180_000 }).then(() => null),
   // The palette's first row is this one.
   picked: ({ text }) => page.locator('.quick-input-list .monaco-list-row').first().filter({ hasText: text }).waitFor({ timeout: 180_000 }),
+  // Whether it is, within so many milliseconds.
+  first: ({ text, timeout }) =>
+    page.locator('.quick-input-list .monaco-list-row').first().filter({ hasText: text }).waitFor({ timeout }).then(() => true, () => false),
   // What the palette, or a menu in its place, offers: the text of each row.
   rows: () => page.evaluate(() => [...document.querySelectorAll('.quick-input-list .monaco-list-row')].map((row) => row.textContent)),
   press: async ({ keys }) => {

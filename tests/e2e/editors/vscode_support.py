@@ -15,6 +15,9 @@ from foretype_lab.processes import free_ports
 EXTENSION = ROOT / "editors" / "vscode" / "foretype.vsix"
 
 
+_FIRST_MS, _TRIES = 20_000, 6
+
+
 class Missing(Exception):
     """A part of VS Code that is not installed; says how to get it."""
 
@@ -121,13 +124,19 @@ class VsCode:
         self.until(lambda: self.do("tab") == file.name, f"{file.name} is open")
 
     def _pick(self, key, text, row=""):
-        self.press(key)
-        self.do("palette", shown=True)
-        self.type(text)
-        if row:  # Enter takes the first row, which on a busy machine is that of a moment ago
-            self.do("picked", text=row)
-        self.press("Enter")
-        self.do("palette", shown=False)
+        """Enter takes the first row, which on a busy machine is that of a moment ago. A palette that is filled while somebody types
+        loses what was typed: its user types anew then."""
+        for _ in range(_TRIES):
+            self.press(key)
+            self.do("palette", shown=True)
+            self.type(text)
+            found = not row or self.do("first", text=row, timeout=_FIRST_MS)
+            rows = self.do("rows")
+            self.press("Enter" if found else "Escape")
+            self.do("palette", shown=False)
+            if found:
+                return
+        raise TimeoutError(f"never the palette's first row: {row!r}; there are {rows[:3]}")
 
     def type(self, text, delay_ms=0):
         self.do("type", text=text, delay=delay_ms)
