@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 GIB: Final = 1 << 30
 CPU_CACHE_GIB: Final = 1.0
-_SMALLEST_BLOCK_CPU: Final = 32
-_SMALLEST_BLOCK_GPU: Final = 16
 METHODS: Final = ("draft_model", "ngram", "suffix")
 _T = TypeVar("_T")
 
@@ -199,9 +197,14 @@ def check_profile(options: VllmOptions) -> ModelShape:
     return shape._replace(context_tokens=context)
 
 
+def _smallest_block(*, cpu: bool) -> int:
+    """Tokens; every block is a multiple of it."""
+    return 32 if cpu else 16
+
+
 def check_blocks(options: VllmOptions, *, cpu: bool) -> None:
     """Refuse blocks that vLLM's attention cannot read: it would load the model for half a minute first. Raises ValueError."""
-    smallest = _SMALLEST_BLOCK_CPU if cpu else _SMALLEST_BLOCK_GPU
+    smallest = _smallest_block(cpu=cpu)
     if (given := options.block_tokens) is not None and (given < 1 or given % smallest):
         where = "a machine without a GPU" if cpu else "a GPU"
         raise ValueError(
@@ -227,7 +230,7 @@ def engine_arguments(options: VllmOptions, *, cpu: bool) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": str(options.model),
         "max_model_len": options.context_tokens,
-        "block_size": options.block_tokens or (_SMALLEST_BLOCK_CPU if cpu else _SMALLEST_BLOCK_GPU),
+        "block_size": options.block_tokens or _smallest_block(cpu=cpu),
         "dtype": options.dtype,
         "quantization": options.quantization,
         "kv_cache_dtype": options.kv_dtype,
