@@ -9,24 +9,13 @@ import pytest
 from backend.world import TOKENIZER, gateway, profile
 from e2e.lsp_support import GatewayProcess
 from foretype_backend.playground.logins import BrowserLogins, cookie_name
-from foretype_backend.playground.plans import Pages, difference
+from foretype_backend.playground.plans import Pages
 from foretype_context.prompt.assemble import Assembler
-from hypothesis import given
-from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 TOKEN = "sesame-open-up-please"
 PAGE = "page-0001"
-
-
-@given(st.text(max_size=30), st.text(max_size=30))
-def test_the_difference_makes_the_one_text_of_the_other(before: str, after: str) -> None:
-    edit = difference(before, after)
-    if edit is None:
-        assert before == after
-    else:
-        assert before[: edit.start] + edit.text + before[edit.end :] == after
 
 
 def test_a_page_is_forgotten_when_it_was_quiet_or_when_there_are_too_many() -> None:

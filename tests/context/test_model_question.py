@@ -1,7 +1,7 @@
 """What a model is asked of a document, and what of its answer is taken."""
 
 from foretype_context.edit_models.question import EditWindow, WindowEdit
-from foretype_context.edits.followed import Change, Followed
+from foretype_context.edits.followed import Followed
 from foretype_context.edits.model_question import ModelQuestion, ModelQuestions
 from foretype_context.text.document import Edit
 
@@ -13,7 +13,7 @@ def asked(questions: ModelQuestions, cursor: int = 9) -> tuple[str, ModelQuestio
     """After `limit = 1` became `limit = 10`."""
     document = Followed("python", TEXT)
     document.recent()
-    document.changed(Change((Edit(9, 9, "0"),), 1.0))
+    document.changed((Edit(9, 9, "0"),), 1.0)
     edits, last = document.recent()
     return document.text, questions.ask(document.text, cursor, WANTED, "a.py", edits, last)
 

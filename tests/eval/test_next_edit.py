@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from e2e.edit_model_support import edit_model
 from e2e.lsp_support import gateway
-from foretype_context.edits.followed import Change, applied
+from foretype_context.edits.followed import applied
 from foretype_context.text.document import Edit
 from foretype_eval.cli import app
 from foretype_eval.next_edit.changes import edits_between, leads_to
@@ -123,7 +123,7 @@ def test_a_line_that_is_being_edited_is_left_alone_by_who_waits_longer_than_most
             self.asked = 0
 
         def opened(self, path: str, text: str) -> None: ...
-        def changed(self, path: str, change: Change) -> None: ...
+        def changed(self, path: str, edits: object, at_s: float, *, accepted: bool = False) -> None: ...
         def refused(self, offer: Offer) -> None: ...
 
         def wait_s(self, *, in_line: bool) -> float:

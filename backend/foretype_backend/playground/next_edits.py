@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from foretype_context.edits.evidence import NextEdit, named
-from foretype_context.edits.followed import Change, Followed
+from foretype_context.edits.followed import Followed
 from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit, is_in_line
 from foretype_context.text.document import Edit
 from foretype_wire.errors import InvalidRequestError
@@ -66,7 +66,7 @@ def next_edit(asked: PageEditRequest) -> Offered:
             if one.kind == "refused":
                 _refuse(engine, pace, edits[0], at_s)
                 continue
-            engine.changed(Change(edits, at_s, one.kind != "typed"))
+            engine.changed(edits, at_s, accepted=one.kind != "typed")
         except ValueError as error:
             raise InvalidRequestError(
                 f"happened[{number}].edits", f"{error}; send each of the text before it"

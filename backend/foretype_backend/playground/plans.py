@@ -14,7 +14,7 @@ from foretype_context.finish.post_processing import DOES_NOT_CONTINUE, Finished,
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import Plan, PlanState
-from foretype_context.text.document import Document, Edit
+from foretype_context.text.document import Document, difference
 
 MAX_TEXT_CHARS: Final = 100_000
 _KEPT_S: Final = 600.0
@@ -28,16 +28,6 @@ class _Page:
     used_s: float
     offset: int = 0
     plan: Plan | None = None
-
-
-def difference(before: str, after: str) -> Edit | None:
-    """The one edit that makes `after` of `before`; None where they are equal."""
-    if before == after:
-        return None
-    shorter = min(len(before), len(after))
-    start = next((i for i in range(shorter) if before[i] != after[i]), shorter)
-    end = next((i for i in range(shorter - start) if before[-1 - i] != after[-1 - i]), shorter - start)
-    return Edit(start, len(before) - end, after[start : len(after) - end])
 
 
 class Pages:
@@ -60,9 +50,8 @@ class Pages:
         """
         text = before + after
         page = self._page(name, text, path, language, now)
-        edit = difference(page.document.text, text)
-        if edit is not None:
-            page.document.apply([edit], page.document.version + 1)
+        if text != page.document.text:
+            page.document.apply([difference(page.document.text, text)], page.document.version + 1)
         page.offset = len(before)
         page.plan, page.state = assembler.plan(page.state, page.document.snapshot(), page.offset, now=now)
         return page.plan, page.document.version

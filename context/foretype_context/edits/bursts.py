@@ -12,8 +12,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from foretype_context.text.document import Edit
-from foretype_context.text.strings import common_prefix, common_suffix
+from foretype_context.text.document import Edit, difference
 
 _GAP_CHARS: Final = 1
 """A change this near belongs to the burst, as the other quote or bracket does."""
@@ -118,16 +117,10 @@ class Bursts:
         return all(edit.start <= self._end + _GAP_CHARS and edit.end >= self._start - _GAP_CHARS for edit in edits)
 
     def _grow(self, edit: Edit) -> None:
-        shift = len(edit.text) - (edit.end - edit.start)
-        start, end = min(self._start, edit.start), max(self._end, edit.end)
-        self._start, self._end = start, end + shift
+        self._start, self._end = min(self._start, edit.start), max(self._end, edit.end) + edit.growth
 
     def _burst(self) -> Burst:
-        head = common_prefix(self._base, self._text)
-        most = min(len(self._base), len(self._text)) - head
-        tail = common_suffix(self._base, self._text, most)
-        edit = Edit(head, len(self._base) - tail, self._text[head : len(self._text) - tail])
-        return Burst(self._base, self._text, edit, self._how, self._ended_s)
+        return Burst(self._base, self._text, difference(self._base, self._text), self._how, self._ended_s)
 
 
 def _digest(text: str) -> bytes:
@@ -137,6 +130,5 @@ def _digest(text: str) -> bytes:
 def _same_but_blanks(before: str, after: str) -> bool:
     if abs(len(before) - len(after)) > 4096:
         return False
-    head = common_prefix(before, after)
-    tail = common_suffix(before, after, min(len(before), len(after)) - head)
-    return "".join(before[head : len(before) - tail].split()) == "".join(after[head : len(after) - tail].split())
+    edit = difference(before, after)
+    return "".join(before[edit.start : edit.end].split()) == "".join(edit.text.split())

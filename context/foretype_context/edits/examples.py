@@ -73,10 +73,9 @@ class Examples:
 
     def shift(self, edit: Edit) -> None:
         """An edit of the text moves what stands behind it."""
-        grown = len(edit.text) - (edit.end - edit.start)
         for index, one in enumerate(self._examples):
             if edit.end <= one.region.at and edit.start < one.region.at:
-                self._examples[index] = one._replace(region=one.region._replace(at=one.region.at + grown))
+                self._examples[index] = one._replace(region=one.region._replace(at=one.region.at + edit.growth))
 
     def learn(self, burst: Burst, root: Node | None) -> None:
         """A burst is over. `root`: of the text after it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from tree_sitter import Node, Tree
 
@@ -21,20 +21,6 @@ _RECENT: Final = 16
 
 MAX_CHARS: Final = 1_000_000
 """Of a document; a larger one gets no next edits: its tree takes thirty times its size."""
-
-
-class Change(NamedTuple):
-    """What one notification of the editor made of the text.
-
-    Attributes:
-        edits: each in the coordinates that the one before it left.
-        at_s: when it came.
-        accepted: it is a suggestion, or a next edit, that was taken.
-    """
-
-    edits: tuple[Edit, ...]
-    at_s: float
-    accepted: bool = False
 
 
 class Followed:
@@ -66,24 +52,31 @@ class Followed:
         """Whether the text has no more errors of syntax with an edit than without; so it has where nobody can tell."""
         return self._parser is None or (self._root() is not None and self._parses(edit))
 
-    def changed(self, change: Change) -> None:
-        """The text changed. Raises ValueError where the edits do not fit it: this is no text of theirs."""
-        text = applied(self.text, change.edits)
-        starts = min(edit.start for edit in change.edits) if change.edits else self._ends
+    def changed(self, edits: Sequence[Edit], at_s: float, *, accepted: bool = False) -> None:
+        """The text changed by `edits`, each in the coordinates that the one before it left.
+
+        Args:
+            accepted: it is a suggestion, or a next edit, that was taken.
+
+        Raises:
+            ValueError: the edits do not fit: this is no text of theirs.
+        """
+        text = applied(self.text, edits)
+        starts = min(edit.start for edit in edits) if edits else self._ends
         elsewhere = abs(starts - self._ends) > 1 and self._ends >= 0
         root = self._root() if elsewhere else None
         before = self.text
-        for edit in change.edits:
+        for edit in edits:
             if self._tree is not None:
                 self._tree = edited_tree(self._tree, before, *edit)
             before = applied(before, (edit,))
             self._ends = edit.start + len(edit.text)
         self._fresh = self._slow = False
         self._errors = None
-        self.text, self._last_s = text, change.at_s
-        self._engine.changed(change.edits, text, change.at_s, root=root, accepted=change.accepted)
+        self.text, self._last_s = text, at_s
+        self._engine.changed(edits, text, at_s, root=root, accepted=accepted)
         if self._bursts is not None:
-            ended = self._bursts.changed(change.edits, text, change.at_s, accepted=change.accepted)
+            ended = self._bursts.changed(edits, text, at_s, accepted=accepted)
             if ended is not None:
                 self._done.append(_recent(ended))
 

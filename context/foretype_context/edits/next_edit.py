@@ -294,7 +294,7 @@ class NextEditRules:
     def _shift(self, edit: Edit, now_s: float) -> None:
         """Everything that is remembered by its place goes where the edit moves it."""
         start, end, text = edit
-        grown = len(text) - (end - start)
+        grown = edit.growth
 
         def moved(at: int, length: int) -> int | None:
             return None if start < at + length and end > at else at + grown if end <= at else at

@@ -17,7 +17,7 @@ from foretype_context.syntax.lexical_states import LexicalStates
 from foretype_context.syntax.neighbourhood import Neighbourhood, ParsedRegion
 from foretype_context.syntax.reading import LexicalState
 from foretype_context.text.lines import LineIndex
-from foretype_context.text.strings import well_formed
+from foretype_context.text.strings import common_prefix, common_suffix, well_formed
 
 
 class Edit(NamedTuple):
@@ -26,6 +26,18 @@ class Edit(NamedTuple):
     start: int
     end: int
     text: str
+
+    @property
+    def growth(self) -> int:
+        """By how many characters it makes a text longer."""
+        return len(self.text) - (self.end - self.start)
+
+
+def difference(old: str, new: str) -> Edit:
+    """The one edit between two texts: what is left without their common start and end."""
+    start = common_prefix(old, new)
+    end = common_suffix(old, new, min(len(old), len(new)) - start)
+    return Edit(start, len(old) - end, new[start : len(new) - end])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,6 +215,6 @@ class Document:
             text, lines = after, lines.after(start, end, len(new), after)
         for before, edit in steps:
             self._around.edited(before, *edit)
-            self._states.edited(edit.start, edit.end, len(edit.text) - (edit.end - edit.start))
+            self._states.edited(edit.start, edit.end, edit.growth)
         self._text, self._lines, self.version = text, lines, version
         self.edits = tuple(edit for _, edit in steps)

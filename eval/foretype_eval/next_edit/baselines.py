@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
 from foretype_context.edits.evidence import named
-from foretype_context.edits.followed import Change, applied
+from foretype_context.edits.followed import applied
 from foretype_context.text.document import Edit
 
 from foretype_eval.next_edit.offers import Offer, usual_wait_s
@@ -35,10 +35,10 @@ class _Floor:
     def opened(self, path: str, text: str) -> None:
         self._open[path] = _Document(text)
 
-    def changed(self, path: str, change: Change) -> None:
+    def changed(self, path: str, edits: Sequence[Edit], at_s: float, *, accepted: bool = False) -> None:
         document = self._open[path]
-        document.text = applied(document.text, change.edits)
-        ended = document.bursts.changed(change.edits, document.text, change.at_s, accepted=change.accepted)
+        document.text = applied(document.text, edits)
+        ended = document.bursts.changed(edits, document.text, at_s, accepted=accepted)
         document.last = None if document.bursts.undone else ended or document.last
 
     def wait_s(self, *, in_line: bool) -> float:

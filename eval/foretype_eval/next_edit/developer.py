@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.edits.followed import Change, applied
+from foretype_context.edits.followed import applied
 from foretype_context.edits.pace import is_in_line
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import lex
@@ -137,7 +137,7 @@ class Developer:
     def _apply(self, path: str, edit: Edit, *, accepted: bool = False) -> None:
         self._now_s += _KEY_S
         self.texts[path] = applied(self.texts[path], (edit,))
-        self._predictor.changed(path, Change((edit,), self._now_s, accepted))
+        self._predictor.changed(path, (edit,), self._now_s, accepted=accepted)
 
     def _mistake(self, offer: Offer, text: str) -> WrongOffer:
         then = applied(text, (offer.edit,))

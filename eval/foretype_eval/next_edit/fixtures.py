@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
-from foretype_context.edits.followed import Change, applied
+from foretype_context.edits.followed import applied
 from foretype_context.text.document import Edit
 
 from foretype_eval.errors import RecordingError
@@ -78,7 +78,7 @@ def tried(fixture: Fixture, predictor: Predictor) -> tuple[ClusterTally, str]:
         score = fixture.texts.get(now, "unscored")
         if score != "unscored":
             break
-        predictor.changed(fixture.path, Change((offer.edit,), float(len(edits)), accepted=True))
+        predictor.changed(fixture.path, (offer.edit,), float(len(edits)), accepted=True)
         cursor = offer.edit.start + len(offer.edit.text)
     if not edits:
         return tally, score
@@ -108,7 +108,7 @@ def _played(fixture: Fixture, predictor: Predictor, tally: ClusterTally) -> tupl
             predictor.opened(event.path, event.text)
         elif isinstance(event, Changed):
             texts[event.path] = applied(texts[event.path], event.edits)
-            predictor.changed(event.path, Change(event.edits, event.time_s, event.accepted))
+            predictor.changed(event.path, event.edits, event.time_s, accepted=event.accepted)
             tally.keys += 1
             if event.edits:
                 cursor = event.edits[-1].start + len(event.edits[-1].text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from foretype_context.edits.evidence import NextEdit
-from foretype_context.edits.followed import Change, Followed
+from foretype_context.edits.followed import Followed
 from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
@@ -43,7 +43,9 @@ class Predictor(Protocol):
         """A document was opened, or its text came anew from outside."""
         ...
 
-    def changed(self, path: str, change: Change) -> None: ...
+    def changed(self, path: str, edits: Sequence[Edit], at_s: float, *, accepted: bool = False) -> None:
+        """As :meth:`foretype_context.edits.followed.Followed.changed`."""
+        ...
 
     def wait_s(self, *, in_line: bool) -> float:
         """How long it waits after the last change; `in_line` while the cursor stands in the line of that."""
@@ -75,9 +77,9 @@ class Rules:
     def opened(self, path: str, text: str) -> None:
         self._open[path] = Followed(language_of(path), text)
 
-    def changed(self, path: str, change: Change) -> None:
-        self._open[path].changed(change)
-        if not change.accepted:
+    def changed(self, path: str, edits: Sequence[Edit], at_s: float, *, accepted: bool = False) -> None:
+        self._open[path].changed(edits, at_s, accepted=accepted)
+        if not accepted:
             self._changed = [path, *(one for one in self._changed if one != path)][:_ORIGINS]
 
     def wait_s(self, *, in_line: bool) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
-from foretype_context.edits.followed import Change, applied
+from foretype_context.edits.followed import applied
 from foretype_context.edits.pace import is_in_line
 from foretype_context.text.document import Edit
 
@@ -114,7 +114,7 @@ class Session:
             document.cursor = edit.start + len(edit.text)
             for shown in document.shown:
                 _move(shown, edit)
-        self._predictor.changed(event.path, Change(event.edits, event.time_s, event.accepted))
+        self._predictor.changed(event.path, event.edits, event.time_s, accepted=event.accepted)
 
     def _ended(self, document: _Document, burst: Burst, now: str, now_s: float) -> None:
         """A burst is over: was it offered, and what of the places that it touched?"""
@@ -192,7 +192,7 @@ def _leads_to(before: str, offer: Offer, burst: Burst) -> bool:
 
 
 def _move(shown: _Shown, edit: Edit) -> None:
-    shift = len(edit.text) - (edit.end - edit.start)
+    shift = edit.growth
     if edit.end < shown.start or (edit.end == shown.start and shown.start < shown.end):
         shown.start += shift
         shown.end += shift

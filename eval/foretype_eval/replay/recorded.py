@@ -89,7 +89,7 @@ class _Writer:
         text = self._texts[path]
         self._texts[path] = f"{text[: edit.start]}{edit.text}{text[edit.end :]}"
         if run is not None:
-            run.end += len(edit.text) - (edit.end - edit.start)
+            run.end += edit.growth
         elif edit.text and not pasted:
             self.open[path] = _Run(time_s, edit.start, edit.start + len(edit.text))
 

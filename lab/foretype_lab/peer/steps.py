@@ -74,7 +74,7 @@ def steps_of(recording: Recording) -> list[Step]:
             text = texts[path]
             inside = start <= edit.start and edit.end <= end and "\n" not in edit.text
             stays = stays and inside
-            end += len(edit.text) - (edit.end - edit.start)
+            end += edit.growth
             texts[path] = text[: edit.start] + edit.text + text[edit.end :]
             touched = touched or edit.start <= caret <= edit.end
             caret = shifted(caret, edit)

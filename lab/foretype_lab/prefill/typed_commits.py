@@ -8,13 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from foretype_context.text.document import Edit
+from foretype_context.text.document import Edit, difference
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.commits import Stretch, commits_of, load_commit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.edit_recording import load_recording
 from foretype_eval.replay.typist import gap_s, next_key
-from foretype_lsp.documents.differences import difference
 
 _JUMP_S: Final = 2.0
 _SWITCH_S: Final = 10.0

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.text.document import Edit
+from foretype_context.text.document import Edit, difference
 
 from foretype_lsp.documents.cells import CellKind, commented, header, kind_of, shown
-from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.positions import Lines, Position
 from foretype_lsp.messages import ContentChange
 

@@ -13,10 +13,9 @@ from urllib.parse import unquote
 
 from foretype_context.folder.exclude import reason_in_line
 from foretype_context.syntax.languages import PLAINTEXT, language_spec
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.text.document import Document, Snapshot, difference
 
 from foretype_lsp.documents.cells import masked, without_headers
-from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, HeldText, typed_to
 from foretype_lsp.documents.joined import CellText, Joined
 from foretype_lsp.documents.notebook_messages import MARKUP, Cell, CellChanges, Structure, TextContent

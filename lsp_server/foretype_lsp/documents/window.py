@@ -38,7 +38,7 @@ class Window(NamedTuple):
     def after(self, edit: Edit) -> tuple[Window, Edit | None]:
         """The window behind an edit of the whole text, and the edit of its own text; None where that stays as it is."""
         start, end, text = edit
-        grown = len(text) - (end - start)
+        grown = edit.growth
         if end <= self.start and start < self.start:
             return Window(self.start + grown, self.end + grown), None
         if start > self.end:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from foretype_context.edit_models.question import RecentEdit
 from foretype_context.edits.bursts import Burst
 from foretype_context.edits.elsewhere import Elsewhere
-from foretype_context.edits.followed import MAX_CHARS, Change, Followed
+from foretype_context.edits.followed import MAX_CHARS, Followed
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.edits.pace import is_in_line
 from foretype_context.text.document import Document, Edit
@@ -31,6 +31,14 @@ _TREES: Final = 3
 """Documents whose trees are kept: those that were asked about last."""
 
 
+class _Waiting(NamedTuple):
+    """A change that the engine was not told yet."""
+
+    edits: Sequence[Edit]
+    at_s: float
+    accepted: bool
+
+
 @dataclass(slots=True, eq=False)
 class _Tracked:
     """One document.
@@ -45,7 +53,7 @@ class _Tracked:
 
     document: Document
     base: str
-    waiting: list[Change] = field(default_factory=list[Change])
+    waiting: list[_Waiting] = field(default_factory=list[_Waiting])
     expected: str | None = None
     last: Edit | None = None
     accepted_s: float = float("-inf")
@@ -186,7 +194,7 @@ class Tracking:
             tracked.typed_s = now_s
         tracked.expected = None
         tracked.last = document.edits[-1] if document.edits else None
-        tracked.waiting.append(Change(document.edits, now_s, accepted))
+        tracked.waiting.append(_Waiting(document.edits, now_s, accepted))
         if len(tracked.waiting) < _WAITING_MOST:
             return
         if self.asked:
@@ -203,8 +211,8 @@ class Tracking:
         def catch_up() -> None:
             engine = tracked.engine or Followed(document.language, base)
             try:
-                for change in changes:
-                    engine.changed(change)
+                for edits, at_s, accepted in changes:
+                    engine.changed(edits, at_s, accepted=accepted)
             except ValueError:  # what was changed was more than was told, as where a text came whole
                 engine = Followed(document.language, text)
             tracked.engine = engine if engine.text == text else Followed(document.language, text)
