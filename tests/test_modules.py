@@ -23,7 +23,6 @@ PACKAGES = {
 
 THROUGH = {
     "foretype_client.open_document": "client/test_sdk.py",
-    "foretype_client.telemetry": "backend/test_telemetry_with_client.py",
     "foretype_lsp": "lsp_server/test_lsp_server.py",
     "foretype_lsp.log": "e2e/test_lsp_life.py",
     "foretype_lsp.model_choice": "e2e/test_lsp_models.py",

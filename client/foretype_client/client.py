@@ -49,7 +49,6 @@ from foretype_client.sources.all_sources import Sources
 from foretype_client.sources.loading import host
 from foretype_client.telemetry.feeling import Feeling
 from foretype_client.telemetry.next_edits import NextEditLog
-from foretype_client.telemetry.observer import FlowObserver, Observers
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
 from foretype_client.telemetry.spool import Spool, user_of
@@ -361,11 +360,9 @@ async def open_client(
         session.acknowledged.add(telemetry.acknowledged)
         feeling = Feeling(recorder, telemetry_dir, clock=clock, wall_s=lambda: _wall_ms() / 1000)
     gateway: Gateway = session
-    observers: list[FlowObserver] = [] if telemetry is None else [telemetry.recorder]
-    if tracing is not None:
-        tracer = FlowTracer(tracing, clock=clock)
+    tracer = None if tracing is None else FlowTracer(tracing, clock=clock)
+    if tracer is not None:
         gateway = TracedGateway(session, tracer)
-        observers.append(tracer)
     learning = AsyncExitStack()
     habits: Habits | None = None
     if options.learn and options.local and policy.switches.learn_showing:
@@ -383,9 +380,12 @@ async def open_client(
         rng=rng,
         options=options.flow,
         feedback=feedback,
-        observer=Observers(observers) if observers else None,
         sources=asked,
     )
+    if telemetry is not None:
+        telemetry.recorder.follow(flow)
+    if tracer is not None:
+        tracer.follow(flow.events)
     await session.start()
     roots = [Path(workspace.root) for workspace in options.workspaces] if options.local and options.trusted else []
     background = [asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")]

@@ -9,6 +9,7 @@ from foretype_context.text.document import Document, Edit, Snapshot
 
 from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion
+from foretype_client.listeners import Listeners
 from foretype_client.policy.trigger import Trigger
 from foretype_client.sources.all_sources import Sources
 
@@ -21,21 +22,17 @@ class OpenDocument:
 
     def __init__(self, flow: CompletionFlow, sources: Sources, document: Document) -> None:
         self._flow = flow
-        self._sources = sources
+        self._listeners = Listeners(sources, flow, flow.clock)
         self._document = document
 
     def __enter__(self) -> Self:
-        snapshot = self.snapshot()
-        self._sources.opened(snapshot.uri, snapshot.text)
-        self._flow.document_opened(snapshot)
+        self._listeners.opened(self._document)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        snapshot = self.snapshot()
-        self._flow.document_closed(snapshot)
-        self._sources.closed(snapshot.uri)
+        self._listeners.closed(self._document)
 
     @property
     def text(self) -> str:
@@ -55,9 +52,7 @@ class OpenDocument:
             EditRangeError: the place lies outside of the text, which stays as it is.
         """
         self._document.apply([Edit(start, end, text)], self._document.version + 1)
-        snapshot = self.snapshot()
-        self._sources.changed(snapshot.uri, snapshot.text)
-        self._flow.document_changed(snapshot)
+        self._listeners.changed(self._document)
         return start + len(text)
 
     async def suggest(self, offset: int, *, automatic: bool = False) -> Suggestion | None:

@@ -75,7 +75,7 @@ class Server(LanguageServer):
         self.editor = Editor(self.protocol, f"foretype-lsp/{self.version}")
         self.settings = Settings(overrides)
         self.status = StatusMachine(version("foretype"))
-        self.documents = SharedDocuments(self.settings)
+        self.documents = SharedDocuments(self.settings, time.monotonic)
         on_screen = OnScreen()
         self.suggestions = Suggestions(self.editor, self.settings, self.documents, self.status, on_screen, popup=popup)
         self.next_edits = NextEdits(self.settings, self.documents, on_screen, time.monotonic)

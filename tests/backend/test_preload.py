@@ -38,7 +38,7 @@ async def test_where_the_cursor_rests_the_file_is_warm_before_the_first_key(prel
                 assert {(body["max_tokens"], body["priority"]) for body in bodies(replicas)} == {(1, WARM_PRIORITY)}
             ahead = sum(one.computed_tokens for one in replicas)
             document.apply([Edit(at, at, "total = ")], 2)
-            client.flow.document_changed(document.snapshot())
+            client.flow.document_changed(document.change(client.flow.clock()))
             assert await client.flow.suggest(document.snapshot(), at + len("total = ")) is not None
             first = sum(one.computed_tokens for one in replicas) - ahead
         if preload:

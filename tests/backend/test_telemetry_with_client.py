@@ -34,12 +34,12 @@ async def test_a_session_at_the_editor_arrives_once_and_leaves_nothing_behind(
             document = Document((tmp_path / "a.py").as_uri(), "def f(x):\n    \n", language="python")
             client.flow.document_opened(document.snapshot())
             document.apply([Edit(14, 14, "y = ")], 1)
-            client.flow.document_changed(document.snapshot())
+            client.flow.document_changed(document.change(client.flow.clock()))
             suggestion = await client.flow.suggest(document.snapshot(), 18)
             assert suggestion is not None
             client.flow.accepted(suggestion.id)
             document.apply([Edit(18, 18 + suggestion.replaces, suggestion.text)], 2)
-            client.flow.document_changed(document.snapshot())
+            client.flow.document_changed(document.change(client.flow.clock()))
         # The client ended before its batch was full: the batch waits on disk for the next one.
         spool = Spool(state / "telemetry" / "spool")
         assert len(spool.names()) == 1

@@ -170,7 +170,7 @@ async def test_one_trace_reaches_a_collector_from_both_ends_and_holds_no_source(
                 client.flow.document_opened(document.snapshot())
                 at = len(f"def {SECRET}(x):\n    ")
                 document.apply([Edit(at, at, "y = ")], 1)
-                client.flow.document_changed(document.snapshot())
+                client.flow.document_changed(document.change(client.flow.clock()))
                 suggestion = await client.flow.suggest(document.snapshot(), at + 4)
                 assert suggestion is not None and SECRET in suggestion.text
         await editor.close()

@@ -45,7 +45,7 @@ class TestTypist:
             words = developer.expected[: data.draw(st.integers(0, 9))] + data.draw(st.text("ab (", max_size=3))
             step = developer.next_step(suggested(words, data.draw(st.integers(0, 1))))
             assert step is not None and step.text
-            developer.apply(step)
+            developer.apply(step, 0.0)
         assert developer.next_step(None) is None
         assert developer.snapshot.text == original
         assert developer.typed_chars + developer.accepted_chars == end - start

@@ -49,7 +49,7 @@ class Editor:
     def edit(self, start: int, end: int, text: str, now: float) -> None:
         self.document.apply([Edit(start, end, text)], self.document.version + 1)
         self.cursor = start + len(text)
-        self.events += self.feedback.changed(self.document.snapshot(), now)
+        self.events += self.feedback.changed(self.document.change(now))
 
     def press(self, text: str, now: float) -> None:
         self.edit(self.cursor, self.cursor, text, now)
@@ -375,7 +375,7 @@ def test_what_is_typed_at_several_cursors_is_typed_through_at_one(text: str) -> 
         editor.document.apply([Edit(at, at, key) for at in places], editor.document.version + 1)
         others = [at + 1 + sum(one < at for one in (*others, editor.cursor)) for at in others]
         editor.cursor += len([at for at in places if at <= editor.cursor])
-        editor.events += editor.feedback.changed(editor.document.snapshot(), float(count))
+        editor.events += editor.feedback.changed(editor.document.change(float(count)))
         editor.events += editor.feedback.moved(editor.place(), editor.cursor, float(count))
         assert rest(editor) == "compute"[count:]
     assert editor.of(Ended) == []

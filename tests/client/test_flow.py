@@ -12,7 +12,7 @@ from foretype_context.finish.post_processing import Finished
 from foretype_context.prompt.profile import MinMeanLogprob
 from foretype_context.prompt.segments import Segment
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Document
+from foretype_context.text.document import Document, Edit
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, Finish, RequestClass
 
@@ -116,7 +116,8 @@ async def test_mistake_any_edit_elsewhere_empties_the_cache() -> None:
         await desk.typed("x = ")
         other = Document("file:///b.py", "import x\n", language="plaintext", version=1)
         desk.flow.document_opened(other.snapshot())
-        desk.flow.document_changed(Document("file:///b.py", "import y\n", version=2).snapshot())
+        other.apply([Edit(7, 8, "y")], 2)
+        desk.flow.document_changed(other.change(desk.flow.clock()))
         assert text_of(await desk.typed("fo")) == "o(a)"
         assert len(desk.gateway.calls) == 1
 

@@ -21,15 +21,16 @@ class Desk:
         self.now_s = 0.0
         self.recorder = Recorder("s", Feedback(), clock=lambda: self.now_s, wall_ms=1_000_000, editor="Emacs")
         self.document = Document(URI, "def f(a):\n" + AFTER + "print()\n", language="python")
-        self.recorder.changed(self.document.snapshot())
+        self.recorder.opened(self.document.snapshot())
 
     def replace(self, old: str, new: str) -> None:
         at = self.document.text.index(old)
         self.document.apply([Edit(at, at + len(old), new)], self.document.version + 1)
-        self.recorder.changed(self.document.snapshot())
+        self.recorder.changed(self.document.change(self.now_s))
 
     def take(self, until_s: float) -> list[Any]:
         self.now_s = until_s
+        assert self.recorder.due() == []
         return [one for one in self.recorder.take() if isinstance(one, NextEdit | NextSurvive)]
 
 

@@ -39,7 +39,9 @@ class Recorded(Desk):
         feedback = Feedback()
         clock = asyncio.get_running_loop().time
         self.recorder = Recorder("abc123", feedback, clock=clock, wall_ms=WALL_MS, texts=texts, editor=editor)
-        super().__init__(gateway, text, feedback=feedback, observer=self.recorder)
+        super().__init__(gateway, text, feedback=feedback)
+        self.recorder.follow(self.flow)
+        self.recorder.opened(self.document.snapshot())
         self.all: list[Event] = []
 
     def of(self, kind: Any) -> list[Any]:

@@ -6,6 +6,7 @@ import pytest
 from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.distance import fourgram_share, levenshtein
 from foretype_client.telemetry.survival import Survival, measure
+from foretype_context.text.document import Document, Edit
 from foretype_context.text.strings import common_prefix, common_suffix
 from foretype_wire.telemetry import SURVIVAL_AGES_S
 from hypothesis import given
@@ -55,14 +56,17 @@ class Editor:
 
     def __init__(self, before: str, accepted: str, after: str) -> None:
         self.survival = Survival()
-        self.text = before + accepted + after
-        self.survival.changed(URI, self.text)
+        self.document = Document(URI, before + accepted + after)
+        self.survival.opened(URI, self.document.text)
         self.survival.accepted(Graft("i1", "i1", URI, len(before), accepted, 0.0))
 
     def edit(self, old: str, new: str) -> None:
-        assert old in self.text
-        self.text = self.text.replace(old, new, 1)
-        self.survival.changed(URI, self.text)
+        start = self.document.text.index(old)
+        self.apply(Edit(start, start + len(old), new))
+
+    def apply(self, *edits: Edit) -> None:
+        self.document.apply(edits, self.document.version + 1)
+        self.survival.changed(self.document.change(0.0))
 
     def at(self, now: float) -> tuple[int, str, int, int]:
         (due,) = self.survival.due(now)
@@ -99,23 +103,21 @@ def test_undoing_an_edit_gives_the_text_back_but_not_what_was_retained() -> None
 
 def test_a_formatter_that_writes_the_whole_file_again_touches_only_what_it_changed() -> None:
     editor = Editor("a=1\n", "value = compute(1)\n", "b=2\n")
-    editor.text = "a = 1\nvalue = compute(1)\nb = 2\n"
-    editor.survival.changed(URI, editor.text)
+    editor.apply(Edit(0, len(editor.document.text), "a = 1\nvalue = compute(1)\nb = 2\n"))
     assert editor.at(15) == (15, "value = compute(1)\n", 19, 0)
 
 
 def test_a_report_before_its_change_and_other_line_breaks_are_found() -> None:
-    survival = Survival()
-    survival.changed(URI, "def f():\r\n")
-    survival.accepted(Graft("i1", "i1", URI, 8, "\n    pass\n", 0.0))
-    survival.changed(URI, "def f():\r\n    pass\r\n\r\n")
-    (due,) = survival.due(15)
+    editor = Editor("def f():", "\r\n", "")
+    editor.survival.accepted(Graft("i2", "i2", URI, 8, "\n    pass\n", 0.0))
+    editor.apply(Edit(8, 8, "\r\n    pass\r\n"))
+    _, due = editor.survival.due(15)
     assert (due.now, due.arc) == ("\r\n    pass\r\n", 12)
 
 
 def test_text_that_never_came_is_gone() -> None:
     survival = Survival()
-    survival.changed(URI, "nothing\n")
+    survival.opened(URI, "nothing\n")
     survival.accepted(Graft("i1", "i1", URI, 3, "something else", 0.0))
     (due,) = survival.due(15)
     assert (due.now, due.arc, measure(due).levenshtein) == ("", 0, 14)
@@ -147,13 +149,12 @@ def test_what_is_retained_agrees_with_marking_each_character(seed: int) -> None:
     marked = set(accepted)
     fresh = 0x5000
     for _ in range(rng.randrange(8)):
-        start = rng.randrange(len(editor.text) + 1)
-        end = min(len(editor.text), start + rng.randrange(4))
+        start = rng.randrange(len(editor.document.text) + 1)
+        end = min(len(editor.document.text), start + rng.randrange(4))
         new = "".join(chr(fresh + index) for index in range(rng.randrange(3)))
         fresh += len(new)
-        editor.text = editor.text[:start] + new + editor.text[end:]
-        editor.survival.changed(URI, editor.text)
+        editor.apply(Edit(start, end, new))
     (due,) = editor.survival.due(15)
-    assert due.arc == sum(c in marked for c in editor.text)
+    assert due.arc == sum(c in marked for c in editor.document.text)
     if due.arc:
-        assert marked & set(editor.text) <= set(due.now)
+        assert marked & set(editor.document.text) <= set(due.now)

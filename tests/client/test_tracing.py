@@ -27,7 +27,8 @@ class TracedDesk(Desk):
         clock = asyncio.get_running_loop().time
         self.traces = Traces(clock)
         tracer = FlowTracer(self.traces.tracing, clock=clock)
-        super().__init__(TracedGateway(gateway, tracer), text, observer=tracer, **options)
+        super().__init__(TracedGateway(gateway, tracer), text, **options)
+        tracer.follow(self.flow.events)
 
 
 async def test_from_the_key_to_the_answer() -> None:

@@ -103,7 +103,7 @@ class Desk:
     def edit(self, start: int, end: int, text: str) -> None:
         self.document.apply([Edit(start, end, text)], self.document.version + 1)
         self.cursor = start + len(text)
-        self.flow.document_changed(self.document.snapshot())
+        self.flow.document_changed(self.document.change(self.flow.clock()))
 
     def backspace(self) -> None:
         self.edit(self.cursor - 1, self.cursor, "")

@@ -1,4 +1,5 @@
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +25,12 @@ def check_lines(snapshot: Snapshot) -> None:
         assert snapshot.line_of(offset) == max(i for i, start in enumerate(starts) if start <= offset)
 
 
+def applied(text: str, edits: Sequence[Edit]) -> str:
+    for edit in edits:
+        text = f"{text[: edit.start]}{edit.text}{text[edit.end :]}"
+    return text
+
+
 def tree_of(snapshot: Snapshot, offset: int = 0) -> Any:
     region = snapshot.syntax_at(offset)
     return None if region is None else region.tree
@@ -44,6 +51,23 @@ def run(document: Document, batches: list[list[tuple[float, float, str]]]) -> No
             edits.append(Edit(start, end, new))
             length += len(new) - (end - start)
         document.apply(edits, version)
+
+
+@given(histories())
+def test_a_change_says_what_was_done_edit_by_edit_and_as_the_shortest_one(
+    history: tuple[str, list[list[tuple[float, float, str]]]],
+) -> None:
+    text, batches = history
+    document = Document("file:///a", text)
+    for batch in batches:
+        before = document.text
+        run(document, [batch])
+        change = document.change(1.5)
+        assert (change.before, change.after.text, change.at_s) == (before, document.text, 1.5)
+        assert applied(before, change.edits) == applied(before, [change.edit]) == document.text
+        start, end, new = change.edit
+        gone = before[start:end]
+        assert not (gone and new) or (gone[0] != new[0] and gone[-1] != new[-1])
 
 
 @settings(max_examples=150, deadline=None)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_context.errors import ProfileError
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.text.document import Change, Document, Edit, Snapshot
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop
@@ -119,9 +119,9 @@ class Knowing:
     def left(self, snapshot: Snapshot, caret: int, *, modified: bool) -> None: ...
     def moved(self, snapshot: Snapshot, caret: int) -> None: ...
 
-    def changed(self, snapshot: Snapshot, caret: int, *, asks: bool) -> None:
+    def changed(self, change: Change, caret: int, *, asks: bool) -> None:
         self.offer = None
-        self.texts.append(snapshot.text)
+        self.texts.append(change.after.text)
         if caret == self._at and asks:
             asyncio.get_running_loop().call_later(self._after_s, self._show)
 
@@ -250,14 +250,14 @@ def test_what_is_drawn_again_is_counted_and_so_is_what_is_taken_back() -> None:
 
     grew: Subscribers[str, Suggestion] = Subscribers()
 
-    def changed(_: Snapshot) -> None: ...
+    def changed(_: Change) -> None: ...
 
     flow: Any = SimpleNamespace(grew=grew, suggest=suggest, document_changed=changed)
 
     async def work(_: VirtualLoop) -> ForetypeAssistant:
         assistant = ForetypeAssistant(flow, lambda: 0.0)
-        snapshot = Document("file:///a.py", "x = ", language="python", path="a.py", version=1).snapshot()
-        assistant.changed(snapshot, 4, asks=True)
+        document = Document("file:///a.py", "x = ", language="python", path="a.py", version=1)
+        assistant.changed(document.change(0.0), 4, asks=True)
         for _ in range(2):
             await asyncio.sleep(0.01)
             grew.tell("file:///a.py", Suggestion(id="s", text="more", source=Origin.NETWORK))

@@ -27,8 +27,8 @@ class ScriptedFlow:
     def document_opened(self, snapshot):
         self.told.append(("opened", snapshot.text))
 
-    def document_changed(self, snapshot):
-        self.told.append(("changed", snapshot.text))
+    def document_changed(self, change):
+        self.told.append(("changed", change.after.text))
 
     def typed(self, snapshot, offset):
         self.told.append(("typed", offset))

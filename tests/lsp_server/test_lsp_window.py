@@ -33,7 +33,7 @@ def test_the_document_is_always_what_the_window_of_the_whole_text_is(text, encod
         patch.multiple(window_module, REACH_CHARS=REACH, _MARGIN_CHARS=MARGIN),
         patch.object(documents_module, "MAX_DOCUMENT_BYTES", LARGE),
     ):
-        documents = SharedDocuments(Settings())
+        documents = SharedDocuments(Settings(), lambda: 0.0)
         documents.begin(encoding, [])
         documents.open(URI, text, language="python", version=1)
         for version, (change, asked) in enumerate(steps, 2):
@@ -84,7 +84,7 @@ def test_a_window_is_whole_lines_but_for_one_that_is_too_long():
 
 def test_utf16_positions_are_those_of_the_whole_file_at_the_windows_borders():
     line = 'smile = "😀"  # é\n'
-    documents = SharedDocuments(Settings())
+    documents = SharedDocuments(Settings(), lambda: 0.0)
     documents.begin(Encoding.UTF16, [])
     documents.open(URI, line * 400_000, language="python", version=1)
     held = documents.get(URI)
@@ -102,7 +102,7 @@ def test_utf16_positions_are_those_of_the_whole_file_at_the_windows_borders():
 
 
 def test_a_file_that_grows_above_the_limit_becomes_a_window_and_what_is_far_too_large_is_not_kept():
-    documents = SharedDocuments(Settings())
+    documents = SharedDocuments(Settings(), lambda: 0.0)
     documents.open(URI, "x\ny\n", language="python", version=1)
     documents.change(URI, [ContentChange("z = 1\n" * 900_000, Range(Point(1, 0), Point(1, 0)))], version=2)
     held = documents.get(URI)

@@ -200,13 +200,13 @@ async def _type(run: _Run, keys: int, speed: float, refresh: Callable[[], None])
         if speed > 0:
             pause_s = _READING_S if step.accepted is not None else wait_s - (time.monotonic() - began)
             await asyncio.sleep(max(0.0, pause_s))
-        snapshot = typist.apply(step)
+        change = typist.apply(step, flow.clock())
         run.suggestion = None
         if step.accepted is not None and step.whole:
             flow.accepted(step.accepted.id)
         elif step.accepted is not None:
             flow.partially_accepted(step.accepted.id, len(step.text))
-        flow.document_changed(snapshot)
+        flow.document_changed(change)
         await asyncio.wait([asked])  # the change superseded it, so it answers now
     refresh()
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.text.document import Change, Document, Edit, Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.flow.suggestion import Suggestion
@@ -105,8 +105,8 @@ class Typist:
             cut -= 1  # a word that goes on differently is a wrong word
         return text[:cut] if len(text[:cut].strip()) >= _LEAST_PART_CHARS else ""
 
-    def apply(self, step: Keystroke) -> Snapshot:
-        """Press the key."""
+    def apply(self, step: Keystroke, at_s: float) -> Change:
+        """Press the key at this time, in monotonic seconds."""
         self._document.apply([Edit(self.offset, self.offset, step.text)], self._document.version + 1)
         self._expected = self._expected[len(step.text) :]
         self.offset += len(step.text)
@@ -117,7 +117,7 @@ class Typist:
         else:
             self.accepts += 1
             self.accepted_chars += len(step.text)
-        return self.snapshot
+        return self._document.change(at_s)
 
 
 def _inside_word(text: str, cut: int) -> bool:

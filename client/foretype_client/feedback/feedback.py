@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_context.text.document import Snapshot
+from foretype_context.text.document import Change, Snapshot
 
 from foretype_client.feedback.events import (
     Accepted,
@@ -94,16 +94,16 @@ class _Doubted(NamedTuple):
         typed = self.offer.strand.typed(place)
         return typed is not None and typed < len(self.offer.strand.text) and offset - typed == self.begin
 
-    def after(self, snapshot: Snapshot) -> _Doubted:
+    def after(self, change: Change) -> _Doubted:
         begin = self.begin
-        for start, end, new in snapshot.edits:
-            if end <= begin and start < begin:
-                begin += len(new) - (end - start)
+        for edit in change.edits:
+            if edit.end <= begin and edit.start < begin:
+                begin += edit.growth
         return self._replace(begin=begin)
 
 
 class Feedback:
-    """Tracks the visible suggestion of each document. Every method takes `now` in monotonic seconds and returns events.
+    """Tracks the visible suggestion of each document. Every method but `changed` takes `now` in monotonic seconds and returns events.
 
     Args:
         reoffer_s: how long what was rejected at a place is not offered there again; 0 forgets rejections at once.
@@ -166,21 +166,21 @@ class Feedback:
             offer.place, offer.rest, offer.offset, offer.replaces = place, text, offset, replaces
             offer.accepted_before = offer.accepted
         offer.results.add(result_digest(place, text))
-        offer.look(snapshot)
         return events
 
-    def changed(self, snapshot: Snapshot, now: float) -> list[FeedbackEvent]:
+    def changed(self, change: Change) -> list[FeedbackEvent]:
         """The document changed: was it typed through, taken, or contradicted?"""
+        snapshot, now = change.after, change.at_s
         events = self._decide(snapshot.uri, now)
         if snapshot.uri in self._doubted:
-            self._doubted[snapshot.uri] = [one.after(snapshot) for one in self._doubted[snapshot.uri]]
+            self._doubted[snapshot.uri] = [one.after(change) for one in self._doubted[snapshot.uri]]
         offer = self._offers.get(snapshot.uri)
         if offer is None:
             return events
         events += self._settle(offer, now)
-        taken_step = step(offer, snapshot)
+        taken_step = step(offer, change)
         if taken_step is None:
-            return events + self._doubt(offer, snapshot, now)
+            return events + self._doubt(offer, change)
         taken, inserted, start, elsewhere = taken_step
         before = offer.typed
         offer.rest = offer.rest[taken:] if taken >= 0 else offer.strand.text[before + taken : before] + offer.rest
@@ -193,7 +193,6 @@ class Feedback:
         in_one_go = (
             taken >= 2 and inserted >= 2 and not is_typing(snapshot.text[offer.offset - inserted : offer.offset])
         )
-        offer.look(snapshot)
         if taken < 0:
             return events
         if taken and not offer.rest:
@@ -309,12 +308,12 @@ class Feedback:
     def _doubted_by_id(self, id: str) -> VisibleSuggestion | None:
         return next((one.offer for doubted in self._doubted.values() for one in doubted if one.offer.id == id), None)
 
-    def _doubt(self, offer: VisibleSuggestion, snapshot: Snapshot, now: float) -> list[FeedbackEvent]:
+    def _doubt(self, offer: VisibleSuggestion, change: Change) -> list[FeedbackEvent]:
         """The text went another way; whether for good is told by what comes next."""
         uri = offer.place.uri
         del self._offers[uri]
         doubted = self._doubted.setdefault(uri, [])
-        doubted.append(_Doubted(offer, now, offer.offset - offer.typed).after(snapshot))
+        doubted.append(_Doubted(offer, change.at_s, offer.offset - offer.typed).after(change))
         oldest = doubted[0]
         return self._end(oldest.offer, EndReason.DIVERGED, oldest.since_s) if len(doubted) > _DOUBTED_MAX else []
 
@@ -423,7 +422,6 @@ class Feedback:
         left = [one for one in self._doubted.pop(uri, ()) if one.offer is not offer]
         if left:
             self._doubted[uri] = left
-        offer.before = offer.after = ""
         self._ended[offer.id] = _Past(taken, offer, now, rejections)
         while len(self._ended) > _ENDED_KEPT:
             self._ended.popitem(last=False)

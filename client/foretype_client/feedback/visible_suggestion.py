@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from foretype_context.text.document import Snapshot
+from foretype_context.text.document import Change, Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource
@@ -47,9 +47,6 @@ class VisibleSuggestion:
     replaces: int
     source: str
     offered_s: float
-    length: int = 0
-    before: str = ""
-    after: str = ""
     shown_s: float | None = None
     displayed: bool = False
     typed: int = 0
@@ -94,13 +91,6 @@ class VisibleSuggestion:
             self.results.add(result_digest(begin, self.strand.text))
             self.moves += 1
 
-    def look(self, snapshot: Snapshot) -> None:
-        """Remember what the document looks like around the offer, to recognise the next change."""
-        text = snapshot.text
-        self.length = len(text)
-        self.before = text[max(0, self.offset - _BEFORE_CHARS) : self.offset]
-        self.after = text[self.offset : self.offset + _AFTER_CHARS]
-
 
 def result_digest(place: Place, text: str) -> bytes:
     """Digest of the line as the suggestion would make it: the same at each point of typing it through."""
@@ -123,20 +113,19 @@ class Step(NamedTuple):
     elsewhere: bool
 
 
-def step(offer: VisibleSuggestion, snapshot: Snapshot) -> Step | None:
-    """How far the last change of the document went along with the offer; None if it diverged.
+def step(offer: VisibleSuggestion, change: Change) -> Step | None:
+    """How far a change of the document went along with the offer; None if it diverged.
 
     Edits elsewhere, of another cursor or of a tool, move the offer and contradict nothing: what counts is what happened at it.
     """
-    seen = _Seen.of(offer, snapshot)
+    seen = _Seen.of(offer, change)
     if seen is None:
         return None
-    text, offset, before, after, elsewhere = snapshot.text, seen.offset, seen.before, seen.after, seen.elsewhere
-    grown = len(text) - offer.length - seen.grown
+    text, offset, before, after, elsewhere = change.after.text, seen.offset, seen.before, seen.after, seen.elsewhere
+    grown = len(text) - len(change.before) - seen.grown
     if text[max(0, offset - len(before)) : offset] != before:
         return _back(offer, text, seen, -grown)
-    look = len(after) if snapshot.edits else _AFTER_CHARS
-    if text[offset : offset + look] == after and (grown == 0 or not snapshot.edits):
+    if grown == 0 and text.startswith(after, offset):
         return Step(0, 0, offset, elsewhere)
     whole = offset + len(offer.rest)
     kept = after[offer.replaces :]
@@ -169,7 +158,7 @@ def _back(offer: VisibleSuggestion, text: str, seen: _Seen, gone: int) -> Step |
 
 
 class _Seen(NamedTuple):
-    """What stood around an offer when it was last looked at, with the edits that are none of its business done.
+    """What stood around an offer before a change, with the edits that are none of its business done.
 
     Attributes:
         elsewhere: there were such edits above, or anywhere beside one at the offer.
@@ -183,12 +172,16 @@ class _Seen(NamedTuple):
     grown: int
 
     @classmethod
-    def of(cls, offer: VisibleSuggestion, snapshot: Snapshot) -> _Seen | None:
+    def of(cls, offer: VisibleSuggestion, change: Change) -> _Seen | None:
         """None where what was typed or taken of the offer was edited in its midst."""
-        offset, before, after, elsewhere, total = offer.offset, offer.before, offer.after, False, 0
+        offset, elsewhere, total = offer.offset, False, 0
+        before, after = (
+            change.before[max(0, offset - _BEFORE_CHARS) : offset],
+            change.before[offset : offset + _AFTER_CHARS],
+        )
         here, touched, below = 0, False, False  # characters that edits at the offer put in
-        for start, end, new in snapshot.edits:
-            grown = len(new) - (end - start)
+        for edit in change.edits:
+            (start, end, new), grown = edit, edit.growth
             if end < offset:
                 if end > offset - offer.typed:
                     return None

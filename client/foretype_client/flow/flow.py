@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from foretype_context.finish.post_processing import finish as finish_text
 from foretype_context.prompt.profile import Profile
-from foretype_context.text.document import Snapshot
+from foretype_context.text.document import Change, Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import RequestClass
 from foretype_wire.subscriptions import Subscribers
@@ -29,6 +29,7 @@ from foretype_client.flow.background import Background
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.collaborators import Collaborators, FlowOptions
 from foretype_client.flow.deciding import Deciding, Searching
+from foretype_client.flow.events import FlowEvents
 from foretype_client.flow.explaining import Explanations
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.instant_answers import Answers
@@ -49,7 +50,6 @@ from foretype_client.flow.suggestion import (
 from foretype_client.policy.trigger import Policy, SkipReason, Trigger
 from foretype_client.ports import Clock, Gateway
 from foretype_client.sources.all_sources import Sources
-from foretype_client.telemetry.observer import FlowObserver
 
 __all__ = [
     "CompletionFlow",
@@ -80,11 +80,11 @@ class CompletionFlow:
         sources: of snippets from other files; who made them tells them of documents and folders, and closes them.
         rng: makes request ids unique across the users of a gateway.
         habits: told what becomes of local candidates; who made it gives it to `local`, too.
-        observer: told of questions, requests, changes and feedback, for telemetry.
 
     Attributes:
         grew: told the uri and the longer suggestion when the one that is shown got longer.
         reacted: told each feedback event.
+        events: what else becomes of questions, requests and documents.
     """
 
     def __init__(
@@ -102,7 +102,6 @@ class CompletionFlow:
         feedback: Feedback | None = None,
         finisher: Finisher = finish_text,
         habits: Habits | None = None,
-        observer: FlowObserver | None = None,
     ) -> None:
         feedback = feedback or Feedback.of(policy.options.switches)
         new_id = _Ids(rng).new
@@ -122,17 +121,15 @@ class CompletionFlow:
         )
         shared.answers.noted.add(self._tell)
         shared.requests.progressed.add(self._progressed)
-        if observer is not None:
-            shared.requests.departed.add(observer.sent)
         self._feedback = feedback
-        self._clock = clock
+        self.clock: Clock = clock
         self._deciding = Deciding(shared)
         self._background = Background(shared)
         self._anticipated = AnticipatedRequests(clock, attempt=self._deciding.early, answered=self._deciding.is_here)
         self._explanations = Explanations()
         self.grew: Subscribers[str, Suggestion] = Subscribers()
         self.reacted: Subscribers[FeedbackEvent] = Subscribers()
-        self._observer = observer
+        self.events: FlowEvents = FlowEvents(sent=shared.requests.departed)
         self._habits = habits
         self._documents: dict[str, TrackedDocument] = {}
         self._tally = FlowCounters()
@@ -142,8 +139,7 @@ class CompletionFlow:
 
     def document_opened(self, snapshot: Snapshot) -> None:
         self._documents[snapshot.uri] = TrackedDocument(snapshot)
-        if self._observer is not None:
-            self._observer.changed(snapshot)
+        self.events.opened.tell(snapshot)
         self.learn(snapshot.uri, snapshot.text)
         self._prepare_soon(snapshot.uri)
 
@@ -159,15 +155,14 @@ class CompletionFlow:
         if not self._closed and len(text) <= self._shared.policy.options.file_chars_max:
             self._shared.answers.learn(uri, text)
 
-    def document_changed(self, snapshot: Snapshot) -> None:
+    def document_changed(self, change: Change) -> None:
         """Call after every change, before the next `suggest`: its arrival starts the debounce."""
-        now = self._clock()
+        snapshot = change.after
         document = self._track(snapshot)
-        document.change(snapshot, now)
+        document.change(change)
         self._background.changed(document)
-        if self._observer is not None:
-            self._observer.changed(snapshot)
-        self._tell(self._feedback.changed(snapshot, now))
+        self.events.changed.tell(change)
+        self._tell(self._feedback.changed(change))
         self._shared.answers.type_through.follow(document)
         waiting = document.waiting
         if waiting is not None and waiting.snapshot.text != snapshot.text:
@@ -181,9 +176,8 @@ class CompletionFlow:
             self._anticipated.expect(self._track(snapshot), self._deciding.question(snapshot, offset))
 
     def document_closed(self, snapshot: Snapshot) -> None:
-        self._tell(self._feedback.closed(snapshot.uri, self._clock()))
-        if self._observer is not None:
-            self._observer.closed(snapshot.uri)
+        self._tell(self._feedback.closed(snapshot.uri, self.clock()))
+        self.events.closed.tell(snapshot.uri)
         self._background.closed(snapshot.uri)
         document = self._documents.pop(snapshot.uri, None)
         if document is not None:
@@ -193,21 +187,21 @@ class CompletionFlow:
 
     def shown(self, id: str) -> None:
         """The editor reports that it displays the suggestion `id`."""
-        self._tell(self._feedback.shown(id, self._clock()))
+        self._tell(self._feedback.shown(id, self.clock()))
 
     def accepted(self, id: str) -> None:
         """The editor reports that the suggestion `id` was accepted."""
-        self._tell(self._feedback.accepted(id, self._clock()))
+        self._tell(self._feedback.accepted(id, self.clock()))
 
     def partially_accepted(self, id: str, characters: int) -> None:
         """The editor reports that `characters` of the suggestion, counted from its start, were accepted."""
-        self._tell(self._feedback.partially_accepted(id, characters, self._clock()))
+        self._tell(self._feedback.partially_accepted(id, characters, self.clock()))
 
     def rested(self, snapshot: Snapshot, offset: int) -> None:
         """The cursor was moved to character `offset`, and nothing was typed: its prompt may be computed beforehand."""
         if not self._closed:
             document = self._track(snapshot)
-            document.stood_s = self._clock()
+            document.stood_s = self.clock()
             self._background.stands(document, snapshot, min(max(offset, 0), len(snapshot.text)))
 
     async def suggest(
@@ -229,8 +223,7 @@ class CompletionFlow:
         self._goes_on(snapshot.uri)
         document.asked_s = question.asked_s
         document.take_over(question)
-        if self._observer is not None:
-            self._observer.asked(question)
+        self.events.asked.tell(question)
         self._tally.asked += 1
         result: Suggestion | str = Outcome.FAULT
         try:
@@ -242,8 +235,7 @@ class CompletionFlow:
             raise
         finally:
             self._tally.ended(result)
-            if self._observer is not None:
-                self._observer.answered(question, result)
+            self.events.answered.tell(question, result)
             document.release(question)
         if result is SkipReason.DELETION:
             # What is typed in its place is asked for soon. The cursor stands there since the deletion, not since the question,
@@ -304,7 +296,7 @@ class CompletionFlow:
             state = FlowState.OFFLINE
         elif self._shared.gateway.profile is None:
             state = FlowState.STARTING
-        elif self._deciding.paused(self._clock()):
+        elif self._deciding.paused(self.clock()):
             state = FlowState.PAUSED
         requests = self._shared.requests
         return self._tally.status(state, requests=requests.sent, cancelled=requests.cancelled, running=requests.running)
@@ -319,19 +311,19 @@ class CompletionFlow:
         self._background.close()
         for uri, document in self._documents.items():
             self._let_go(document)
-            self._tell(self._feedback.closed(uri, self._clock()))
+            self._tell(self._feedback.closed(uri, self.clock()))
         await self._anticipated.close()
         await self._shared.requests.close()
 
     async def _answer(self, document: TrackedDocument, question: Question) -> Suggestion | str:
-        now = self._clock()
+        now = self.clock()
         self._tell(self._feedback.moved(question.place, question.offset, now) + self._feedback.settle(now))
         result = self._deciding.at_once(document, question, now)
         while isinstance(result, Searching):
             await asyncio.sleep(0)  # a key, or an answer of the gateway, comes first
             if question.superseded:
                 return Outcome.SUPERSEDED
-            result = self._deciding.local(document, question, result, self._clock())
+            result = self._deciding.local(document, question, result, self.clock())
         if not isinstance(result, Attempt):
             self._shared.requests.drop(document.sort(question.place).diverged)
             return result
@@ -340,15 +332,15 @@ class CompletionFlow:
             await asyncio.sleep(0)
         while not question.superseded:
             question.wake.clear()
-            turn = result.turn(self._clock())
+            turn = result.turn(self.clock())
             if isinstance(turn, Suggestion | str):
                 return turn
-            await question.sleep(turn - self._clock())
+            await question.sleep(turn - self.clock())
         return Outcome.SUPERSEDED
 
     def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
         """A request has more text, or has ended."""
-        now = self._clock()
+        now = self.clock()
         self._explanations.landed(flight)
         self._tally.last_ttft_ms = flight.ttft_ms or self._tally.last_ttft_ms
         if not flight.running:
@@ -361,8 +353,7 @@ class CompletionFlow:
                 self.grew.tell(document.snapshot.uri, grown)
 
     def _landed(self, flight: Flight, now: float) -> None:
-        if self._observer is not None:
-            self._observer.landed(flight)
+        self.events.landed.tell(flight)
         if flight.done is not None:
             self._tally.used(flight.done.usage)
             self._tally.detail = ""
@@ -378,13 +369,11 @@ class CompletionFlow:
             self._tally.detail = str(flight.error) or type(flight.error).__name__
 
     def _tell(self, events: list[FeedbackEvent]) -> None:
-        now = self._clock()
+        now = self.clock()
         for event in events:
             self._deciding.reacted(event, now)
             if self._habits is not None:
                 self._habits.told(event)
-            if self._observer is not None:
-                self._observer.told(event)
             self.reacted.tell(event)
 
     def _track(self, snapshot: Snapshot) -> TrackedDocument:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from foretype_context.finish.post_processing import Finished
 from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Snapshot
+from foretype_context.text.document import Change, Snapshot
 
 from foretype_client.feedback.visible_suggestion import VisibleSuggestion
 from foretype_client.flow.inflight import Flight
@@ -20,7 +20,6 @@ from foretype_client.flow.suggestion import Suggestion
 from foretype_client.sources.all_sources import Gathered
 
 _HEAD_CHARS: Final = 8_192
-_LOOK_CHARS: Final = 256
 _GIVEN_MAX: Final = 5
 _NOTHING_YET: Final = Finished("")
 _HARMLESS: Final = frozenset({"generated", "lock file"})
@@ -96,7 +95,7 @@ class TrackedDocument:
         asked_s: when the editor asked last.
         flights: requests that run, and ended ones that the waiting question has not judged yet.
         gathered: what the last prompt was offered of other files.
-        before: text before the last change.
+        last: the last change; None before the first.
         given: the last answers, by id.
     """
 
@@ -108,7 +107,7 @@ class TrackedDocument:
     waiting: Question | None = None
     given: dict[str, LastAnswer] = field(default_factory=dict[str, LastAnswer])
     gathered: Gathered = field(default_factory=Gathered)
-    before: str = ""
+    last: Change | None = None
     head: tuple[str, str] | None = None
     excluded: str | None = None
 
@@ -119,19 +118,18 @@ class TrackedDocument:
         while len(self.given) > _GIVEN_MAX:
             del self.given[next(iter(self.given))]
 
-    def change(self, snapshot: Snapshot, now: float) -> None:
-        """The document is `snapshot` from now (monotonic seconds) on."""
-        self.before, self.snapshot, self.changed_s, self.stood_s = self.snapshot.text, snapshot, now, now
+    def change(self, change: Change) -> None:
+        """The document has changed."""
+        self.last, self.snapshot, self.changed_s, self.stood_s = change, change.after, change.at_s, change.at_s
 
     def only_deleted(self, offset: int) -> bool:
-        """Whether the last change did nothing around character `offset` but take away what stood right of it."""
-        text, before = self.snapshot.text, self.before
-        gone, low, high = len(before) - len(text), max(0, offset - _LOOK_CHARS), offset + _LOOK_CHARS
-        return (
-            gone > 0
-            and text[low:offset] == before[low:offset]
-            and text[offset:high] == before[offset + gone : high + gone]
-        )
+        """Whether the last change did nothing but take away what stood right of character `offset`."""
+        if self.last is None or self.last.edit.text or self.last.edit.growth == 0:
+            return False
+        start, before, gone = self.last.edit.start, self.last.before, -self.last.edit.growth
+        # Of equal characters an editor may name another one than the key took.
+        low, high = min(start, offset), max(start, offset)
+        return before[low:high] == before[low + gone : high + gone]
 
     def take_over(self, question: Question) -> None:
         """Make `question` the one that waits; an older one is answered with nothing, at once."""

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Snapshot
+from foretype_context.text.document import Change
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Finish, RequestClass
 
-from foretype_client.feedback.events import FeedbackEvent
+from foretype_client.flow.events import FlowEvents
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Suggestion
@@ -34,7 +34,6 @@ from foretype_client.ports import Clock, CompletionStream, Gateway
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Span, Tracing
 
-_LONG_AGO: Final = -math.inf
 _TYPED_S: Final = 2.0
 """A question this long after the last key is not that key's."""
 _ASKED: Final = (RequestClass.INTERACTIVE, RequestClass.BLOCK)
@@ -47,7 +46,7 @@ class _Open:
 
 
 class FlowTracer:
-    """A `FlowObserver`. Times are seconds on the flow's clock."""
+    """Listens to one flow. Times are seconds on its clock."""
 
     def __init__(self, tracing: Tracing, *, clock: Clock) -> None:
         self._tracing = tracing
@@ -68,19 +67,21 @@ class FlowTracer:
         )
         return msgspec.structs.replace(call, traceparent=self._tracing.traceparent(span))
 
-    # What the flow tells
+    def follow(self, events: FlowEvents) -> None:
+        """Listen from now on."""
+        events.changed.add(self.changed)
+        events.closed.add(lambda uri: self._changed_s.pop(uri, None))
+        events.asked.add(self.asked)
+        events.answered.add(self.answered)
+        events.sent.add(self.sent)
+        events.landed.add(self.landed)
 
-    def changed(self, snapshot: Snapshot) -> None:
-        # The first that is heard of a document is that it was opened, which is no keystroke.
-        self._changed_s[snapshot.uri] = self._clock() if snapshot.uri in self._changed_s else _LONG_AGO
-
-    def closed(self, uri: str) -> None:
-        self._changed_s.pop(uri, None)
+    def changed(self, change: Change) -> None:
+        self._changed_s[change.after.uri] = change.at_s
 
     def asked(self, question: Question) -> None:
         uri, asked_s = question.snapshot.uri, question.asked_s
-        key_s = self._changed_s.get(uri, _LONG_AGO)
-        self._changed_s[uri] = _LONG_AGO
+        key_s = self._changed_s.pop(uri, -math.inf)
         if not 0 <= asked_s - key_s <= _TYPED_S:
             key_s = asked_s
         span = self._tracing.begin(
@@ -126,9 +127,6 @@ class FlowTracer:
         if flight.done is not None:
             told["foretype.cached_tokens"] = flight.done.usage.cached_tokens
         self._tracing.end(span, ended_s, told)
-
-    def told(self, event: FeedbackEvent) -> None:
-        """What became of a suggestion is telemetry's."""
 
 
 class TracedGateway:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from foretype_wire.telemetry import NextEdit, NextSurvive
 
 from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.survival import Due, Survival
-
-_KEPT: Final = 256
 
 
 class TakenEdit(NamedTuple):
@@ -54,12 +52,13 @@ class NextEditLog:
     Args:
         add: takes the class of an event, when it was (monotonic seconds), a language, and its fields.
         clock: monotonic seconds.
+        survival: follows what was taken; what is due of it is told by :meth:`measured`.
     """
 
-    def __init__(self, add: Callable[..., None], clock: Callable[[], float]) -> None:
+    def __init__(self, add: Callable[..., None], clock: Callable[[], float], survival: Survival) -> None:
         self._add = add
         self._clock = clock
-        self._survival = Survival(tracked=_KEPT)
+        self._survival = survival
         self._taken: dict[str, tuple[TakenEdit, str]] = {}
 
     def ended(self, outcome: NextEditOutcome) -> None:
@@ -68,23 +67,18 @@ class NextEditLog:
         taken, language, shown_s = fields.pop("taken"), fields.pop("language"), fields.pop("shown_s")
         self._add(NextEdit, shown_s, language, visible_ms=round(max(0.0, now_s - shown_s) * 1000, 3), **fields)
         if taken is not None:
+            live = self._survival.ids()
+            self._taken = {id: one for id, one in self._taken.items() if id in live}
             self._taken[outcome.id] = taken, language
             self._survival.accepted(Graft(outcome.id, outcome.chain, taken.uri, taken.start, taken.after, now_s))
 
-    def changed(self, uri: str, text: str) -> None:
-        """A document is this now."""
-        self._survival.changed(uri, text)
-
-    def closed(self, uri: str) -> None:
-        self._survival.closed(uri)
-
-    def measure(self) -> None:
-        """Tell of those whose age has come."""
-        for due in self._survival.due(self._clock()):
-            taken, language = self._taken[due.graft.id]
-            self._add(NextSurvive, due.graft.at_s + due.age_s, language, **_left(due, taken))
-        live = self._survival.ids()
-        self._taken = {id: one for id, one in self._taken.items() if id in live}
+    def measured(self, due: Due) -> bool:
+        """Tell of one whose age has come; False where it is none of these."""
+        if (known := self._taken.get(due.graft.id)) is None:
+            return False
+        taken, language = known
+        self._add(NextSurvive, due.graft.at_s + due.age_s, language, **_left(due, taken))
+        return True
 
 
 def _left(due: Due, taken: TakenEdit) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Snapshot
-from foretype_context.text.strings import common_prefix
+from foretype_context.text.document import Change, Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete
 from foretype_wire.telemetry import (
@@ -40,9 +39,11 @@ from foretype_client.feedback.feedback import (
     EndReason,
     Feedback,
     FeedbackEvent,
+    Graft,
     PartiallyAccepted,
     Taken,
 )
+from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Outcome, Suggestion
@@ -125,7 +126,7 @@ class _Current:
 
 
 class Recorder:
-    """One editor's events; implements `FlowObserver`.
+    """One editor's events.
 
     Args:
         session: unique id of this client process, 1 to 64 visible ASCII characters.
@@ -153,7 +154,8 @@ class Recorder:
         self.shown: Latencies = Latencies()
         self.changed_s: float = -math.inf
         self.survival: Survival = Survival()
-        self.next_edits: NextEditLog = NextEditLog(self._add, clock)
+        self.next_edits: NextEditLog = NextEditLog(self._add, clock, self.survival)
+        self._unseen: list[Graft] = []
         self._feedback = feedback
         self._clock = clock
         self._began_s = clock()
@@ -175,7 +177,6 @@ class Recorder:
     def take(self, *, everything: bool = False) -> list[Event]:
         """Events since the last call; with `everything`, what was typed in the minute that is not over too."""
         now_s = self._clock()
-        self.next_edits.measure()
         for language, typed in list(self._typed.items()):
             if everything or now_s - typed.since_s >= _TYPING_S:
                 del self._typed[language]
@@ -184,6 +185,18 @@ class Recorder:
         return events
 
     # What the flow tells
+
+    def follow(self, flow: CompletionFlow) -> None:
+        """Listen from now on."""
+        events = flow.events
+        events.opened.add(self.opened)
+        events.changed.add(self.changed)
+        events.closed.add(self.closed)
+        events.asked.add(self.asked)
+        events.answered.add(self.answered)
+        events.sent.add(self.sent)
+        events.landed.add(self.landed)
+        flow.reacted.add(self.told)
 
     def asked(self, question: Question) -> None:
         self._follow(question)
@@ -313,18 +326,20 @@ class Recorder:
                 pass  # that it was displayed stands in the display's own event
         for graft in self._feedback.grafts():
             self.survival.accepted(graft)
+            self._unseen.append(graft)
+        del self._unseen[:-_REMEMBERED]
 
-    def changed(self, snapshot: Snapshot) -> None:
+    def opened(self, snapshot: Snapshot) -> None:
         self.changed_s: float = self._clock()
-        former = self.survival.text(snapshot.uri)
-        if former is not None:
-            self._count(snapshot, former)
-        self.survival.changed(snapshot.uri, snapshot.text)
-        self.next_edits.changed(snapshot.uri, snapshot.text)
+        self.survival.opened(snapshot.uri, snapshot.text)
+
+    def changed(self, change: Change) -> None:
+        self.changed_s = change.at_s
+        self._count(change)
+        self.survival.changed(change)
 
     def closed(self, uri: str) -> None:
         self.survival.closed(uri)
-        self.next_edits.closed(uri)
         self._current.pop(uri, None)
 
     def felt(self, answer: str) -> None:
@@ -334,9 +349,14 @@ class Recorder:
 
     # What becomes of accepted text
 
+    def unseen(self) -> list[Graft]:
+        """Texts that were accepted since the last call."""
+        unseen, self._unseen = self._unseen, []
+        return unseen
+
     def due(self) -> list[Due]:
-        """Accepted texts to measure now; give the measurements to `survived`."""
-        return self.survival.due(self._clock())
+        """Accepted texts to measure now; give the measurements to `survived`. Next edits are measured here."""
+        return [one for one in self.survival.due(self._clock()) if not self.next_edits.measured(one)]
 
     def survived(self, measured: Sequence[SurvivingShare], *, branch_changed: Callable[[Due], bool]) -> None:
         for one in measured:
@@ -365,15 +385,15 @@ class Recorder:
             profile = question.profile
             self._arm = _Arm(_name(profile.model), _name(profile.experiment), _name(profile.variant), profile.block)
 
-    def _count(self, snapshot: Snapshot, former: str) -> None:
-        """Whether a change was a key: told by how much longer the text is, which costs nothing."""
-        more = len(snapshot.text) - len(former)
-        if more > 2 and not (more <= _INDENTED_MOST and _is_enter(former, snapshot.text)):
+    def _count(self, change: Change) -> None:
+        """Whether a change was a key: by how much longer it makes the text, or a line ending with the indentation after it."""
+        text, more = change.edit.text, change.edit.growth
+        if more > 2 and not (more <= _INDENTED_MOST and not text.strip() and text.count("\n") == 1):
             return
-        typed = self._typed.setdefault(snapshot.language, _Typed(self._clock()))
+        typed = self._typed.setdefault(change.after.language, _Typed(change.at_s))
         if more < 0:
             typed.deletions += 1
-        elif more or snapshot.text != former:
+        elif text:
             typed.keys += 1
 
     def _accept(self, event: PartiallyAccepted | Accepted, kind: str, about: _About | None, *, reported: bool) -> None:
@@ -450,13 +470,6 @@ def _remember(kept: OrderedDict[str, _V], key: str, value: _V) -> None:
     kept.move_to_end(key)
     while len(kept) > _REMEMBERED:
         kept.popitem(last=False)
-
-
-def _is_enter(before: str, after: str) -> bool:
-    """Whether what was inserted is a line ending with the indentation after it."""
-    start = common_prefix(before, after)
-    inserted = after[start : start + len(after) - len(before)]
-    return not inserted.strip() and inserted.count("\n") == 1
 
 
 def _label(text: str) -> str:

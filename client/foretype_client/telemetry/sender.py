@@ -125,7 +125,7 @@ class Telemetry:
 
     async def _measure(self) -> None:
         """Accepted texts whose age has come; comparing them and asking for the branch is a thread's work."""
-        for graft in self.recorder.survival.unseen():
+        for graft in self.recorder.unseen():
             self._heads[graft.id] = await asyncio.to_thread(self._head_of, graft.uri)
         due = self.recorder.due()
         if not due:

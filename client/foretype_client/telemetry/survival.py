@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from foretype_context.text.strings import common_prefix, common_suffix
+from foretype_context.text.document import Change, Edit
 from foretype_wire.telemetry import SURVIVAL_AGES_S
 
 from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.distance import fourgram_share, levenshtein
 
-_TRACKED: Final = 256
+_TRACKED: Final = 512
 _NEAR: Final = 1_500
 """Characters around the expected place in which an accepted text is looked for, as Copilot's client does."""
 
@@ -72,30 +72,24 @@ class Survival:
         self._most = tracked
         self._texts: dict[str, str] = {}
         self._tracked: dict[str, list[_Tracked]] = {}
-        self._new: list[Graft] = []
 
     def __len__(self) -> int:
         return sum(map(len, self._tracked.values()))
 
-    def changed(self, uri: str, text: str) -> None:
-        """The document `uri` is `text` now. Costs nothing unless something is tracked in it."""
-        former = self._texts.get(uri)
+    def opened(self, uri: str, text: str) -> None:
+        """The document `uri` is open from now on."""
+        self.closed(uri)
         self._texts[uri] = text
-        tracked = self._tracked.get(uri)
-        if not tracked or former is None or former == text:
-            return
-        start = common_prefix(former, text)
-        tail = common_suffix(former, text, min(len(former), len(text)) - start)
-        edit = _Edit(start, len(former) - tail, len(text) - tail)
-        for one in tracked:
+
+    def changed(self, change: Change) -> None:
+        """A document has changed. Costs nothing unless something is tracked in it."""
+        uri, text = change.after.uri, change.after.text
+        self._texts[uri] = text
+        for one in self._tracked.get(uri, ()):
             if one.found:
-                _move(one, edit, former, text)
+                _move(one, change.edit, change.before)
             else:
                 _find(one, text)
-
-    def text(self, uri: str) -> str | None:
-        """What the document was when it was seen last."""
-        return self._texts.get(uri)
 
     def closed(self, uri: str) -> None:
         """What happens to the document now is not seen any more."""
@@ -109,8 +103,6 @@ class Survival:
         if text is not None:
             _find(one, text)
         self._tracked.setdefault(graft.uri, []).append(one)
-        self._new.append(graft)
-        del self._new[: -self._most]
         if len(self) > self._most:
             oldest = min(self._tracked, key=lambda uri: self._tracked[uri][0].graft.at_s)
             self._tracked[oldest].pop(0)
@@ -120,11 +112,6 @@ class Survival:
     def ids(self) -> set[str]:
         """Suggestions whose text is followed."""
         return {one.graft.id for tracked in self._tracked.values() for one in tracked}
-
-    def unseen(self) -> list[Graft]:
-        """Texts that were accepted since the last call."""
-        new, self._new = self._new, []
-        return new
 
     def due(self, now: float) -> list[Due]:
         """Ages that have come since the last call. After a pause (a laptop that slept) only the oldest of them is true."""
@@ -145,48 +132,38 @@ class Survival:
         return found
 
 
-class _Edit(NamedTuple):
-    """`[start, end)` of the former text became `[start, new_end)`."""
-
-    start: int
-    end: int
-    new_end: int
-
-    @property
-    def delta(self) -> int:
-        return self.new_end - self.end
-
-
-def _move(one: _Tracked, edit: _Edit, former: str, text: str) -> None:
+def _move(one: _Tracked, edit: Edit, former: str) -> None:
+    new_end = edit.start + len(edit.text)
     if edit.end <= one.start:
-        one.start, one.end = one.start + edit.delta, one.end + edit.delta
-        one.spans = [(start + edit.delta, end + edit.delta) for start, end in one.spans]
+        one.start, one.end = one.start + edit.growth, one.end + edit.growth
+        one.spans = [(start + edit.growth, end + edit.growth) for start, end in one.spans]
         return
     if edit.start >= one.end:
         return
     if edit.start <= one.start and edit.end >= one.end and one.spans:
         # All of it lies inside of what was replaced: a formatter, or a file read again. It may still be there.
         kept = former[one.start : one.end]
-        at = text.find(kept, edit.start, edit.new_end)
-        if kept.strip() and at >= 0:
+        found = edit.text.find(kept)
+        if kept.strip() and found >= 0:
+            at = edit.start + found
             shift = at - one.start
             one.start, one.end = at, at + len(kept)
             one.spans = [(start + shift, end + shift) for start, end in one.spans]
             return
     one.spans = list(_without(one.spans, edit))
     # Where an edit reaches over an end, so much of the new text counts as standing for what it replaced inside.
-    start = one.start if edit.start >= one.start else max(edit.start, edit.new_end - (edit.end - one.start))
-    end = one.end + edit.delta if edit.end <= one.end else min(edit.new_end, edit.start + (one.end - edit.start))
+    start = one.start if edit.start >= one.start else max(edit.start, new_end - (edit.end - one.start))
+    end = one.end + edit.growth if edit.end <= one.end else min(new_end, edit.start + (one.end - edit.start))
     one.start, one.end = start, max(start, end)
 
 
-def _without(spans: Sequence[tuple[int, int]], edit: _Edit) -> list[tuple[int, int]]:
+def _without(spans: Sequence[tuple[int, int]], edit: Edit) -> list[tuple[int, int]]:
     parts: list[tuple[int, int]] = []
     for start, end in spans:
         if start < edit.start:
             parts.append((start, min(end, edit.start)))
         if end > edit.end:
-            parts.append((max(start, edit.end) + edit.delta, end + edit.delta))
+            parts.append((max(start, edit.end) + edit.growth, end + edit.growth))
     return parts
 
 

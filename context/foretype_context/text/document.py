@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from foretype_context.errors import EditRangeError
@@ -47,7 +48,6 @@ class Snapshot:
     Attributes:
         syntax: answers :meth:`syntax_at`; parses when it is first asked.
         lexical: answers :meth:`lexical_at`; reads when it is first asked.
-        edits: that made it of the version before, each in the coordinates that the one before it left; none where it was opened.
     """
 
     uri: str
@@ -58,7 +58,6 @@ class Snapshot:
     lines: LineIndex
     syntax: Callable[[int], ParsedRegion | None]
     lexical: Callable[[int], LexicalState]
-    edits: tuple[Edit, ...] = ()
 
     def syntax_at(self, offset: int) -> ParsedRegion | None:
         """The tree of what stands around `offset`; None: no grammar, too slow, or the document had moved on when it was asked."""
@@ -98,6 +97,35 @@ class Snapshot:
         if end > start and text[end - 1] in "\r\n":
             end -= 2 if end - start > 1 and text[end - 1] == "\n" and text[end - 2] == "\r" else 1
         return start, end
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What one event made of a document.
+
+    Attributes:
+        before: the text.
+        after: the document.
+        edits: each in the coordinates that the one before it left.
+        at_s: when it came, on the teller's monotonic clock.
+    """
+
+    before: str
+    after: Snapshot
+    edits: tuple[Edit, ...]
+    at_s: float
+
+    @cached_property
+    def edit(self) -> Edit:
+        """All `edits` as one of `before`, without what it leaves as it was at its start and end."""
+        if not self.edits:
+            return Edit(0, 0, "")
+        start, end = len(self.before), 0  # of what they reach over, as it stands after each
+        for edit in self.edits:
+            start, end = min(start, edit.start), max(end, edit.end) + edit.growth
+        after = self.after.text
+        short = difference(self.before[start : end + len(self.before) - len(after)], after[start:end])
+        return Edit(start + short.start, start + short.end, short.text)
 
 
 class _SyntaxOf:
@@ -158,9 +186,6 @@ class Document:
         language: LSP language id; if empty, told from `path`.
         path: shown in prompts, relative to its repository where that is known.
         version: of the text, as the editor counts.
-
-    Attributes:
-        edits: of the last :meth:`apply`, as they were taken.
     """
 
     def __init__(
@@ -176,8 +201,8 @@ class Document:
         self.path = path
         self.language = language or language_of(path)
         self.version = version
-        self.edits: tuple[Edit, ...] = ()
-        self._text = well_formed(text)
+        self._text = self._before = well_formed(text)
+        self._edits: tuple[Edit, ...] = ()
         self._lines = LineIndex.of(self._text)
         self._around = Neighbourhood(self.language)
         self._states = LexicalStates(self.language)
@@ -196,7 +221,11 @@ class Document:
             return self._states.at(text, lines, line) if self._text is text else None
 
         syntax, lexical = _SyntaxOf(ask, len(text)), _LexicalOf(read, self.language, text, lines)
-        return Snapshot(self.uri, self.path, self.language, self.version, text, lines, syntax, lexical, self.edits)
+        return Snapshot(self.uri, self.path, self.language, self.version, text, lines, syntax, lexical)
+
+    def change(self, at_s: float) -> Change:
+        """What the last :meth:`apply` did, as an event of `at_s`."""
+        return Change(self._before, self.snapshot(), self._edits, at_s)
 
     def apply(self, edits: Sequence[Edit], version: int) -> None:
         """Applies edits in sequence, each in the coordinates that the one before it left.
@@ -216,5 +245,5 @@ class Document:
         for before, edit in steps:
             self._around.edited(before, *edit)
             self._states.edited(edit.start, edit.end, edit.growth)
+        self._before, self._edits = self._text, tuple(edit for _, edit in steps)
         self._text, self._lines, self.version = text, lines, version
-        self.edits = tuple(edit for _, edit in steps)

@@ -14,6 +14,7 @@ from random import Random
 from typing import Protocol
 
 from foretype_client.flow.suggestion import Suggestion
+from foretype_client.listeners import DocumentListener
 from foretype_client.policy.trigger import Trigger
 from foretype_context.syntax.blocks import within
 from foretype_context.syntax.lexis import Within
@@ -24,12 +25,9 @@ from foretype_eval.replay.commits import Stretch
 from foretype_eval.replay.typist import gap_s, keys_of, next_key
 
 
-class Flow(Protocol):
+class Flow(DocumentListener, Protocol):
     """The part of :class:`foretype_client.flow.flow.CompletionFlow` that a developer touches."""
 
-    def document_opened(self, snapshot: Snapshot) -> None: ...
-    def document_changed(self, snapshot: Snapshot) -> None: ...
-    def document_closed(self, snapshot: Snapshot) -> None: ...
     async def suggest(self, snapshot: Snapshot, offset: int, *, trigger: Trigger) -> Suggestion | None: ...
     def accepted(self, id: str) -> None: ...
     def partially_accepted(self, id: str, characters: int) -> None: ...
@@ -154,7 +152,7 @@ class TypingDeveloper:
             done += len(key)
             self.tally.keys_with += 1
             self.tally.key_times_s.append(loop.time())
-            flow.document_changed(document.snapshot())
+            flow.document_changed(document.change(loop.time()))
             if self._fault is not None:
                 raise self._fault
         flow.document_closed(document.snapshot())
@@ -202,19 +200,19 @@ class TypingDeveloper:
 
     def _take(self, flow: Flow, document: Document, offset: int, suggestion: Suggestion, taken: Accepted) -> int:
         """Accept; returns the characters of the true text that now stand there."""
-        text = suggestion.text[: taken.characters]
+        text, now_s = suggestion.text[: taken.characters], asyncio.get_running_loop().time()
         document.apply([Edit(offset, offset, text)], document.version + 1)
         self.tally.accepts += 1
         self.tally.keys_with += taken.keys
         if taken.wrong:
             self.tally.keys_with += 1  # undo
             document.apply([Edit(offset, offset + len(text), "")], document.version + 1)
-            flow.document_changed(document.snapshot())
+            flow.document_changed(document.change(now_s))
             return 0
         self.tally.accepted_chars += len(text)
         if taken.characters < len(suggestion.text):
             flow.partially_accepted(suggestion.id, taken.characters)
         else:
             flow.accepted(suggestion.id)
-        flow.document_changed(document.snapshot())
+        flow.document_changed(document.change(now_s))
         return len(text)

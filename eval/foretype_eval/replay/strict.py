@@ -17,7 +17,7 @@ from foretype_client.ports import Gateway
 from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import PlanState
-from foretype_context.text.document import Snapshot
+from foretype_context.text.document import Change, Snapshot
 from foretype_wire.messages import Complete, Delta, Profile
 
 
@@ -43,8 +43,10 @@ class StrictFlow:
     def document_opened(self, snapshot: Snapshot) -> None:
         """Nothing is kept between questions."""
 
-    document_changed = document_opened
     document_closed = document_opened
+
+    def document_changed(self, change: Change) -> None:
+        """Nothing is kept between questions."""
 
     def accepted(self, id: str) -> None:
         """Nothing is kept between questions."""

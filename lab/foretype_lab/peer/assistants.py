@@ -15,7 +15,7 @@ from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Snapshot
+from foretype_context.text.document import Change, Snapshot
 from foretype_eval.replay.trace import Answer, MeasuredGateway, RequestRecord
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_wire.messages import Complete
@@ -112,8 +112,8 @@ class LlamaVimAssistant:
             self._vim.saved()
         self._vim.left()
 
-    def changed(self, snapshot: Snapshot, caret: int, *, asks: bool) -> None:
-        self._move(snapshot, caret, inserting=asks)
+    def changed(self, change: Change, caret: int, *, asks: bool) -> None:
+        self._move(change.after, caret, inserting=asks)
 
     def moved(self, snapshot: Snapshot, caret: int) -> None:
         self._move(snapshot, caret, inserting=False)
@@ -257,10 +257,11 @@ class ForetypeAssistant:
         self._asked += 1
         self._offer = self._suggestion = None
 
-    def changed(self, snapshot: Snapshot, caret: int, *, asks: bool) -> None:
+    def changed(self, change: Change, caret: int, *, asks: bool) -> None:
+        snapshot = change.after
         before, where = self._offer, (self._snapshot, self._caret)
         self._hide()
-        self._flow.document_changed(snapshot)
+        self._flow.document_changed(change)
         if not asks:
             return
         self._snapshot, self._caret = snapshot, caret

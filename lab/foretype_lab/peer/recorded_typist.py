@@ -13,7 +13,7 @@ from random import Random
 from typing import Protocol
 
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.text.document import Change, Document, Edit, Snapshot
 from foretype_eval.replay.accept import Rule, decide
 
 from foretype_lab.peer.steps import Step
@@ -41,7 +41,7 @@ class Assistant(Protocol):
     def opened(self, snapshot: Snapshot) -> None: ...
     def entered(self, snapshot: Snapshot, caret: int) -> None: ...
     def left(self, snapshot: Snapshot, caret: int, *, modified: bool) -> None: ...
-    def changed(self, snapshot: Snapshot, caret: int, *, asks: bool) -> None: ...
+    def changed(self, change: Change, caret: int, *, asks: bool) -> None: ...
     def moved(self, snapshot: Snapshot, caret: int) -> None: ...
     def taken(self) -> None: ...
     async def close(self) -> None: ...
@@ -124,7 +124,7 @@ class RecordedTypist:
         self._modified.add(path)
         self.tally.keys_with += 1
         self.tally.asked += step.asks
-        self._assistant.changed(document.snapshot(), step.caret, asks=step.asks)
+        self._assistant.changed(document.change(asyncio.get_running_loop().time()), step.caret, asks=step.asks)
 
     def _leave(self) -> None:
         document = self._documents.get(self._current)
@@ -170,7 +170,7 @@ class RecordedTypist:
         self.tally.keys_with += 1
         self.tally.accepts += 1
         self.tally.accepted_chars += len(wanted.rstrip())
-        self._assistant.changed(document.snapshot(), caret, asks=True)
+        self._assistant.changed(document.change(asyncio.get_running_loop().time()), caret, asks=True)
 
 
 async def _until(moment_s: float) -> None:

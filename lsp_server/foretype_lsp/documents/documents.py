@@ -154,6 +154,7 @@ class HeldText:
         window = self.window = around(self.lines, self.lines.offset_at(position))
         moved = difference(self.document.text, well_formed(self.lines.part(*window)))
         self.document.apply([moved], self.document.version)
+        self.document.apply([], self.document.version)  # for them nothing has changed since
 
     def apply(self, edits: Sequence[Edit], version: int) -> None:
         """Make of the document what `lines` are already, after edits of the whole text, each in what the one before left."""
@@ -224,10 +225,10 @@ class Documents:
         The whole text may come for a document that is unknown, lost or excluded, and makes it usable again. A version that
         does not grow is taken as it is told: order on the wire is order of events.
         """
-        held = self.get(uri)
+        held, edits = self.get(uri), list[Edit]()
         whole = max((i for i, change in enumerate(changes) if change.range is None), default=None)
         if whole is not None:
-            held = self._replace_all(held, uri, changes[whole].text, version)
+            held, edits = self._replaced(held, uri, changes[whole].text, version)
             changes = changes[whole + 1 :]
         if held is None:
             return ChangeResult.UNKNOWN
@@ -235,16 +236,13 @@ class Documents:
             return ChangeResult.LOST
         if held.excluded is not None and not held.followed:
             return ChangeResult.EXCLUDED
-        if changes:
-            edits = list(_edits(held.lines, changes))
-            if (
-                held.excluded is not None
-                or held.lines.chars > MAX_FOLLOWED_BYTES
-                or _is_suspicious(held.lines, changes)
-            ):
-                held = self._judged_anew(held, edits, _next(held, version))
-            else:
-                held.apply(edits, _next(held, version))
+        edits += _edits(held.lines, changes)
+        if changes and (
+            held.excluded is not None or held.lines.chars > MAX_FOLLOWED_BYTES or _is_suspicious(held.lines, changes)
+        ):
+            held = self._judged_anew(held, edits, _next(held, version))
+        elif held.excluded is None:
+            held.apply(edits, _next(held, version))
         return ChangeResult.APPLIED if held.excluded is None else ChangeResult.EXCLUDED
 
     def _judged_anew(self, held: HeldText, edits: Sequence[Edit], version: int) -> HeldText:
@@ -264,20 +262,15 @@ class Documents:
     def close(self, uri: str) -> HeldText | None:
         return self._held.pop(unquote(uri), None)
 
-    def _replace_all(self, held: HeldText | None, uri: str, text: str, version: int | None) -> HeldText:
-        """Take over a whole text; where the old one is known only what differs is an edit, so that little is redone."""
-        if held is None or not held.usable:
-            language, known = (held.document.language, _next(held, version)) if held else ("", version or 0)
-            return self.open(uri, text, language=language, version=known)
+    def _replaced(self, held: HeldText | None, uri: str, text: str, version: int | None) -> tuple[HeldText, list[Edit]]:
+        """Take over a whole text; where the old one is held only what differs is an edit, still to be applied to the document."""
         text = join_surrogates(text)
-        if excluded := _reason_to_exclude(held.file, text, MAX_FOLLOWED_BYTES):
-            return self._hold(
-                uri, text, language=held.document.language, version=_next(held, version), excluded=excluded
-            )
+        excluded = _reason_to_exclude(path_of(uri), text, MAX_FOLLOWED_BYTES)
+        if held is None or not held.usable or excluded is not None:
+            language, known = (held.document.language, _next(held, version)) if held else ("", version or 0)
+            return self._hold(uri, text, language=language, version=known, excluded=excluded), []
         before, held.lines = held.lines.text, Lines(text, self.encoding)
-        edit = difference(before, held.lines.text)
-        held.apply([edit], _next(held, version))
-        return held
+        return held, [difference(before, held.lines.text)]
 
     def _relative(self, path: str) -> str:
         file = PurePath(path)

@@ -13,12 +13,12 @@ from urllib.parse import unquote
 
 from foretype_context.folder.exclude import reason_in_line
 from foretype_context.syntax.languages import PLAINTEXT, language_spec
-from foretype_context.text.document import Document, Snapshot, difference
+from foretype_context.text.document import Document, Edit, Snapshot, difference
 
 from foretype_lsp.documents.cells import masked, without_headers
 from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, HeldText, typed_to
 from foretype_lsp.documents.joined import CellText, Joined
-from foretype_lsp.documents.notebook_messages import MARKUP, Cell, CellChanges, Structure, TextContent
+from foretype_lsp.documents.notebook_messages import MARKUP, Cell, CellChanges, Structure
 from foretype_lsp.documents.positions import Lines, Position
 from foretype_lsp.messages import TextDocument
 
@@ -136,20 +136,32 @@ class Notebooks:
             return ChangeResult.UNKNOWN
         if notebook.held.lost:
             return ChangeResult.LOST
-        events: list[Event] = []
+        events, edits, typed = list[Event](), list[Edit](), None
         kinds = {cell.document: cell.kind for cell in changes.data or ()}
         same_kinds = all(cell.markup == (kinds.get(cell.uri, cell.markup) == MARKUP) for cell in notebook.joined.cells)
         if changes.structure is not None or not same_kinds:
             if not self._restructure(notebook, changes.structure, kinds):
                 notebook.held.lost = True
                 return ChangeResult.LOST
-            events += self._renew(notebook)
+            text = notebook.joined.text
+            if notebook.held.document.language != notebook.joined.language or not _fits(notebook.held, len(text)):
+                events += self._reopen(notebook)
+            else:
+                edits.append(difference(notebook.held.document.text, text))
         for content in changes.text_content or ():
-            told = self._change_text(notebook, content)
-            if told is None:
+            cell = next((one for one in notebook.joined.cells if one.uri == content.document.uri), None)
+            if cell is None:
                 notebook.held.lost = True
                 return ChangeResult.LOST
-            events += told
+            version = cell.version + 1 if content.document.version is None else content.document.version
+            edits.append(notebook.joined.change(cell, content.changes, version))
+            typed = typed_to(OpenCell(notebook, cell), content.changes)
+            if not _fits(notebook.held, len(notebook.held.document.text) + sum(len(edit.text) for edit in edits)):
+                events += self._reopen(notebook)
+                edits.clear()
+        if edits:
+            notebook.held.document.apply(edits, notebook.held.document.version + 1)
+            events.append(Changed(notebook.held, typed))
         return events
 
     def lose(self, uri: str) -> None:
@@ -181,27 +193,6 @@ class Notebooks:
         joined.splice(0, 0, ())  # every cell is shown anew
         self._enter(notebook)
         return True
-
-    def _change_text(self, notebook: _Notebook, content: TextContent) -> list[Event] | None:
-        cell = next((one for one in notebook.joined.cells if one.uri == content.document.uri), None)
-        if cell is None:
-            return None
-        version = cell.version + 1 if content.document.version is None else content.document.version
-        edit = notebook.joined.change(cell, content.changes, version)
-        held = notebook.held
-        if held.excluded is not None or len(held.document.text) + len(edit.text) > MAX_DOCUMENT_BYTES:
-            return list(self._reopen(notebook))
-        held.document.apply([edit], held.document.version + 1)
-        return [Changed(held, typed_to(OpenCell(notebook, cell), content.changes))]
-
-    def _renew(self, notebook: _Notebook) -> Iterator[Event]:
-        """The document by the joined text as it is now: changed where it differs, and another one where its language does."""
-        held, joined, text = notebook.held, notebook.joined, notebook.joined.text
-        if held.excluded is not None or held.document.language != joined.language or len(text) > MAX_DOCUMENT_BYTES:
-            yield from self._reopen(notebook)
-            return
-        held.document.apply([difference(held.document.text, text)], held.document.version + 1)
-        yield Changed(held, None)
 
     def _reopen(self, notebook: _Notebook) -> Iterator[Event]:
         old = notebook.held
@@ -244,3 +235,8 @@ class Notebooks:
     def _leave(self, notebook: _Notebook) -> None:
         for cell in notebook.joined.cells:
             self._documents.cells.pop(unquote(cell.uri), None)
+
+
+def _fits(held: HeldText, chars: int) -> bool:
+    """Whether its document can hold a joined text as long as that."""
+    return held.excluded is None and chars <= MAX_DOCUMENT_BYTES

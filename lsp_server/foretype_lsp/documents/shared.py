@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from foretype_client.listeners import Listeners
+from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources
 from foretype_context.folder.ignored import IGNORE_FILE
-from foretype_context.text.document import Document
+from foretype_context.text.document import Change, Document
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_lsp.documents.documents import (
@@ -33,31 +35,33 @@ class SharedDocuments:
 
     The flow and the sources may come late and go again: who comes learns of what is open.
 
+    Args:
+        clock: monotonic seconds.
+
     Attributes:
-        opening, changing, closing: told of a document that is open now, was changed (`Document.edits`), or is not open any more.
+        opening, changing, closing: told of a document that is open now, was changed, or is not open any more.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._documents = Documents()
         self._notebooks = Notebooks(self._documents)
-        self._flow: Flow | None = None
+        self._listeners: Listeners[Flow] = Listeners(Sources.none(), None, clock)
         self._told: set[str] = set()
         self._globs = settings.options.excluded_globs
         settings.changed.add(self._on_settings)
-        self._sources = Sources.none()
         self.opening: Subscribers[[HeldText]] = Subscribers()
-        self.changing: Subscribers[[HeldText]] = Subscribers()
+        self.changing: Subscribers[[HeldText, Change]] = Subscribers()
         self.closing: Subscribers[[HeldText]] = Subscribers()
 
     @property
     def flow(self) -> Flow | None:
         """What answers for these documents now; None while there is none."""
-        return self._flow
+        return self._listeners.flow
 
     @property
     def sources(self) -> Sources:
-        return self._sources
+        return self._listeners.sources
 
     @property
     def roots(self) -> Sequence[Path]:
@@ -107,14 +111,14 @@ class SharedDocuments:
     def sources_status(self) -> str:
         """What the sources say about themselves, in one line."""
         return why_unread(self._settings.options) or "; ".join(
-            f"{name}: {said}" for name, said in self._sources.status().items()
+            f"{name}: {said}" for name, said in self.sources.status().items()
         )
 
     # Who is told
 
     def follow(self, flow: Flow | None) -> None:
         """Tell `flow` of documents from now on, in place of the one before."""
-        self._flow = flow
+        self._listeners.flow = flow
         if flow is not None:
             for held in self.usable_ones():
                 self._told.add(held.document.uri)
@@ -122,7 +126,7 @@ class SharedDocuments:
 
     def use(self, sources: Sources) -> Sources:
         """Tell these sources of documents and folders from now on; the ones before, which nobody tells any more."""
-        before, self._sources = self._sources, sources
+        before, self._listeners.sources = self._listeners.sources, sources
         for held in self.usable_ones():
             self._told.add(held.document.uri)
             sources.opened(held.document.uri, held.document.text)
@@ -137,7 +141,7 @@ class SharedDocuments:
 
     def use_folders(self, uris: Sequence[str]) -> None:
         self._documents.roots = tuple(map(path_of, uris))
-        self._sources.folders(list(self.roots))
+        self.sources.folders(list(self.roots))
 
     def open(self, uri: str, text: str, *, language: str, version: int) -> str | None:
         """A document is open; why it gets no suggestions, or None."""
@@ -145,11 +149,14 @@ class SharedDocuments:
 
     def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None) -> ChangeResult:
         """A document has changed; a question that is expected behind what was typed is announced."""
+        former = self._documents.get(uri)
         result = self._documents.change(uri, changes, version=version)
         held = self._documents.get(uri)
         if held is not None and result is ChangeResult.EXCLUDED:
             self.changed(held, None)
         if held is not None and result is ChangeResult.APPLIED:
+            if former is not held and former is not None and former.uri in self._told:
+                self.closed(former)  # it was lost: what was done to it meanwhile nobody knows
             last = changes[-1].range if changes else None
             if last is not None or held.window is None:
                 self.reach(held, Position(0, 0) if last is None else last.start.position)
@@ -174,18 +181,16 @@ class SharedDocuments:
         return held
 
     def saved(self, uri: str) -> None:
-        self._sources.saved(uri)
-        if PurePosixPath(path_of(uri)).name == IGNORE_FILE and self._flow is not None:
-            self._flow.excluded([])
+        self.sources.saved(uri)
+        if PurePosixPath(path_of(uri)).name == IGNORE_FILE and self.flow is not None:
+            self.flow.excluded([])
 
     def opened(self, held: HeldText) -> str | None:
         """Tell of a document that is open now; why it gets no suggestions, or None."""
         if (obstacle := self.obstacle(held)) is not None:
             return f"no suggestions in {held.file}: {obstacle}"
         self._told.add(held.document.uri)
-        self._sources.opened(held.document.uri, held.document.text)
-        if self._flow is not None:
-            self._flow.document_opened(held.snapshot())
+        self._listeners.opened(held.document)
         self.opening.tell(held)
         return None
 
@@ -199,20 +204,15 @@ class SharedDocuments:
         if not told:
             self.opened(held)
             return
-        self._sources.changed(held.document.uri, held.document.text)
-        if self._flow is not None:
-            snapshot = held.snapshot()
-            self._flow.document_changed(snapshot)
-            if self._settings.options.ask_early and offset is not None:
-                self._flow.typed(snapshot, offset)
-        self.changing.tell(held)
+        change = self._listeners.changed(held.document)
+        if (flow := self.flow) is not None and self._settings.options.ask_early and offset is not None:
+            flow.typed(change.after, offset)
+        self.changing.tell(held, change)
 
     def closed(self, held: HeldText) -> None:
         """Tell that a document is not open any more."""
         self._told.discard(held.document.uri)
-        self._sources.closed(held.document.uri)
-        if self._flow is not None:
-            self._flow.document_closed(held.snapshot())
+        self._listeners.closed(held.document)
         self.closing.tell(held)
 
     def _leave_out(self, excluded: Sequence[HeldText], *, others_come: bool = False) -> None:
@@ -220,9 +220,9 @@ class SharedDocuments:
         for held in excluded:
             self.closed(held)
             if held.excluded is not None:  # nor does its file count, which may be saved at any time
-                self._sources.opened(held.document.uri, "")
-        if self._flow is not None:
-            self._flow.excluded([held.document.uri for held in excluded], others_come=others_come)
+                self.sources.opened(held.document.uri, "")
+        if self.flow is not None:
+            self.flow.excluded([held.document.uri for held in excluded], others_come=others_come)
 
     def _on_settings(self) -> None:
         """Other files are left out than before, or are let in again."""

@@ -14,7 +14,7 @@ from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_context.edits.evidence import Evidence, NextEdit
 from foretype_context.edits.pace import Pace, RememberedEdit
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Document, Edit
+from foretype_context.text.document import Change, Document, Edit
 
 from foretype_lsp.documents.documents import HeldText, Open
 from foretype_lsp.documents.positions import Position
@@ -298,7 +298,7 @@ class NextEdits:
         else:
             self.end(offer, "hidden")
 
-    def _changed(self, held: HeldText) -> None:
+    def _changed(self, held: HeldText, _: Change) -> None:
         uri = held.document.uri
         self._supersede(uri, newer=False)
         offer = self._offers.live(uri)

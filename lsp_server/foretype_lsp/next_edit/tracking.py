@@ -15,7 +15,7 @@ from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.followed import MAX_CHARS, Followed
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.edits.pace import is_in_line
-from foretype_context.text.document import Document, Edit
+from foretype_context.text.document import Change, Document, Edit
 
 from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.shared import SharedDocuments
@@ -180,21 +180,21 @@ class Tracking:
         else:
             self._all.pop(document.uri, None)
 
-    def _changed(self, held: HeldText) -> None:
+    def _changed(self, held: HeldText, change: Change) -> None:
         document = held.document
         tracked = self._all.get(document.uri)
         if tracked is None or tracked.document is not document or len(document.text) > MAX_CHARS:
             self._opened(held)
             return
-        now_s = tracked.changed_s = self._clock()
+        tracked.changed_s = change.at_s
         accepted = tracked.expected is not None and tracked.expected == document.text
         if accepted:
-            tracked.accepted_s = now_s
+            tracked.accepted_s = change.at_s
         else:
-            tracked.typed_s = now_s
+            tracked.typed_s = change.at_s
         tracked.expected = None
-        tracked.last = document.edits[-1] if document.edits else None
-        tracked.waiting.append(_Waiting(document.edits, now_s, accepted))
+        tracked.last = change.edits[-1] if change.edits else None
+        tracked.waiting.append(_Waiting(change.edits, change.at_s, accepted))
         if len(tracked.waiting) < _WAITING_MOST:
             return
         if self.asked:
@@ -205,17 +205,14 @@ class Tracking:
 
     def _catching_up(self, tracked: _Tracked) -> Callable[[], None]:
         """What the thread has to do to know what is known now."""
-        document, base, text = tracked.document, tracked.base, tracked.document.text
-        changes, tracked.waiting, tracked.base = tracked.waiting, [], text
+        document, base = tracked.document, tracked.base
+        changes, tracked.waiting, tracked.base = tracked.waiting, [], document.text
 
         def catch_up() -> None:
             engine = tracked.engine or Followed(document.language, base)
-            try:
-                for edits, at_s, accepted in changes:
-                    engine.changed(edits, at_s, accepted=accepted)
-            except ValueError:  # what was changed was more than was told, as where a text came whole
-                engine = Followed(document.language, text)
-            tracked.engine = engine if engine.text == text else Followed(document.language, text)
+            for edits, at_s, accepted in changes:
+                engine.changed(edits, at_s, accepted=accepted)
+            tracked.engine = engine
 
         return catch_up
 

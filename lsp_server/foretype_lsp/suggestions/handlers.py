@@ -111,7 +111,7 @@ class Suggestions:
         """The change of a document that is told now put a suggestion in: not every editor runs an item's command (Helix does not)."""
         self._put_in = suggestion_id
 
-    def changed(self, _: object) -> None:
+    def changed(self, *_: object) -> None:
         """A document was changed, and whoever tells edits apart knows of it."""
         self._known, self._put_in = self._put_in, ""
         if self._known:

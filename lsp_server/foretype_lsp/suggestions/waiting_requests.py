@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from foretype_client.flow.suggestion import FlowStatus, SelectedCompletion, Suggestion
+from foretype_client.listeners import DocumentListener
 from foretype_client.policy.trigger import Trigger
 from foretype_context.text.document import Snapshot
 from foretype_wire.redaction import log_fault
@@ -26,13 +27,10 @@ _log: Final = logging.getLogger(__name__)
 _SENT_KEPT: Final = 64
 
 
-class Flow(Protocol):
+class Flow(DocumentListener, Protocol):
     """The completion flow as the server uses it (`foretype_client.flow.flow.CompletionFlow`)."""
 
-    def document_opened(self, snapshot: Snapshot) -> None: ...
-    def document_changed(self, snapshot: Snapshot) -> None: ...
     def typed(self, snapshot: Snapshot, offset: int) -> None: ...
-    def document_closed(self, snapshot: Snapshot) -> None: ...
     def excluded(self, uris: Sequence[str], *, others_come: bool = False) -> None: ...
     async def suggest(
         self, snapshot: Snapshot, offset: int, *, trigger: Trigger, selected: SelectedCompletion | None = None
