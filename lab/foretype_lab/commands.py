@@ -28,6 +28,7 @@ bench = late_group(
         "prefill": "foretype_lab.prefill.command:prefill",
         "context": "foretype_lab.editor_side.command:context",
         "speculation": "foretype_lab.speculation.command:speculation",
+        "engine": "foretype_lab.fast_tier.command:engine",
         "peer": "foretype_lab.peer.command:peer",
         "first-tokens": "foretype_lab.peer.first_tokens:first_tokens",
         "peer-page": "foretype_lab.peer.command:peer_page",

@@ -6,7 +6,6 @@ All other tests here have a random network. This one is made once per machine, a
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest_asyncio
 from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
+from foretype_lab.processes import environment
 from foretype_models.artifacts import Artifact
 from foretype_models.errors import FetchError
 from foretype_models.export import write_folder
@@ -24,8 +24,8 @@ from stand_in import real_models
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TESTS = Path(__file__).parents[1]
-PYTHON = TESTS.parent / ".venv" / "bin" / "python"
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv" / "bin" / "python"
 TOKENS = 8
 # Each ends where a token ends, and is gone on with by something likely: other roundings do not change it.
 PROMPTS = {
@@ -68,9 +68,9 @@ def prompts(tokenizer: Tokenizer) -> list[list[int]]:
 def embedded(real: Artifact) -> list[list[int]]:
     """What the embedded engine says to each prompt."""
     done = subprocess.run(
-        [str(PYTHON), "-m", "vllm_world.embedded_answers", str(real.path), str(TOKENS)],
+        [str(PYTHON), "-m", "foretype_lab.fast_tier.embedded_answers", str(real.path), str(TOKENS), ""],
         input=json.dumps(prompts(load_tokenizer(real.tokenizer_path))),
-        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -7,7 +7,6 @@ greedy, so that a method changes the time and not the text. A step's price is th
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -15,11 +14,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.engine import VllmEngine
-from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 
 from foretype_lab.corpus.store import Store
+from foretype_lab.fast_tier.asking import Answered, ask, hole, started
 from foretype_lab.quality.behave import cuts_of
 
 METHODS: Final = ("ngram", "suffix")
@@ -27,7 +26,6 @@ ALL: Final = "all"
 _WRITTEN_TOKENS: Final = 48
 _PREFIX_TOKENS: Final = 900
 _SUFFIX_TOKENS: Final = 200
-_CACHE_GIB: Final = 2.0
 
 
 class SpeculationOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +94,6 @@ class Run(NamedTuple):
 
 async def measure(options: SpeculationOptions) -> list[Row]:
     """Rows by method, load and language, `all` last; both sides in turns. Raises EngineUnavailableError, ValueError."""
-    os.environ.setdefault(
-        "VLLM_LOGGING_STREAM", "ext://sys.stderr"
-    )  # read when vLLM is imported; what is printed here is JSON
     prompts = prompts_of(options)
     rows: list[Row] = []
     for method in options.methods:
@@ -116,7 +111,9 @@ def prompts_of(options: SpeculationOptions) -> dict[tuple[int, str], list[list[i
     count = options.samples * len(options.at_once)
     holes: dict[str, list[list[int]]] = {language: [] for language in options.languages}
     for language, cut in cuts_of(Store(options.store), count, seed=5, languages=options.languages):
-        holes[language].append(_hole(tokenizer, cut.text[: cut.start], cut.text[cut.end :]))
+        holes[language].append(
+            hole(tokenizer, cut.text[: cut.start], cut.text[cut.end :], _PREFIX_TOKENS, _SUFFIX_TOKENS)
+        )
     for language, found in holes.items():
         if len(found) < count:
             raise ValueError(f"the store has {len(found)} places in {language}; {count} are needed")
@@ -127,26 +124,14 @@ def prompts_of(options: SpeculationOptions) -> dict[tuple[int, str], list[list[i
     }
 
 
-def _hole(tokenizer: Tokenizer, above: str, below: str) -> list[int]:
-    prefix, suffix, middle = (tokenizer.control(f"<|fim_{name}|>") for name in ("prefix", "suffix", "middle"))
-    before = tokenizer.encode(above[-8 * _PREFIX_TOKENS :])[-_PREFIX_TOKENS:]
-    return [prefix, suffix, *tokenizer.encode(below[: 8 * _SUFFIX_TOKENS])[:_SUFFIX_TOKENS], middle, *before]
-
-
 async def _in_turns(
     options: SpeculationOptions, method: str, prompts: dict[tuple[int, str], list[list[int]]]
 ) -> dict[tuple[int, str], tuple[Run, Run]]:
     """Without guesses and with them, one right after the other."""
     async with AsyncExitStack() as ends:
-        engines: list[VllmEngine] = []
-        for speculation in (None, {"method": method, "tokens": options.guesses}):
-            engine = VllmEngine.from_config(
-                model=options.model, eager=True, dtype="float32", cache_gib=_CACHE_GIB, speculation=speculation
-            )
-            await engine.start()
-            ends.push_async_callback(engine.close)
-            engines.append(engine)
-        plain, guessing = engines
+        guesses = {"method": method, "tokens": options.guesses}
+        plain = await ends.enter_async_context(started(options.model))
+        guessing = await ends.enter_async_context(started(options.model, speculation=guesses))
         return {
             key: (await _run(plain, key[0], asked), await _run(guessing, key[0], asked))
             for key, asked in prompts.items()
@@ -155,28 +140,18 @@ async def _in_turns(
 
 async def _run(engine: VllmEngine, at_once: int, prompts: Sequence[list[int]]) -> Run:
     for number, ids in enumerate(prompts):
-        await _answer(engine, f"warm-{number}", ids, 1)
+        await ask(engine, f"warm-{number}", ids)
     free = asyncio.Semaphore(at_once)
 
-    async def answered(number: int, ids: list[int]) -> tuple[tuple[int, ...], int]:
+    async def answered(number: int, ids: list[int]) -> Answered:
         async with free:
-            return await _answer(engine, f"{number}", ids, _WRITTEN_TOKENS)
+            return await ask(engine, f"{number}", ids, _WRITTEN_TOKENS)
 
     before, began = engine.guesses(), time.perf_counter()
     answers = await asyncio.gather(*(answered(number, ids) for number, ids in enumerate(prompts)))
     seconds, after = time.perf_counter() - began, engine.guesses()
     made, accepted = after.made - before.made, after.accepted - before.accepted
-    return Run([ids for ids, _ in answers], seconds, sum(steps for _, steps in answers), made, accepted)
-
-
-async def _answer(engine: VllmEngine, name: str, ids: list[int], tokens: int) -> tuple[tuple[int, ...], int]:
-    """The ids written, and in how many steps."""
-    written: list[int] = []
-    steps = 0
-    async for chunk in engine.generate(GenerationRequest(name, ids, GenerationParams(max_tokens=tokens))):
-        written += chunk.token_ids
-        steps += bool(chunk.token_ids)
-    return tuple(written), steps
+    return Run([one.ids for one in answers], seconds, sum(len(one.times_s) for one in answers), made, accepted)
 
 
 def added(runs: Sequence[Run]) -> Run:

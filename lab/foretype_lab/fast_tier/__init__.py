@@ -1,0 +1,1 @@
+"""What the fast tier claims of vLLM, with the network that ships."""

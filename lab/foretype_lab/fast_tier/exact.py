@@ -1,0 +1,160 @@
+"""Whether engines write the same greedy text from the same weights, where they part, and what of it the file really says.
+
+The embedded engine reads the GGUF file, with either of its libraries; vLLM reads what was exported of it, computed in float32 and as it
+comes (bfloat16 on a CPU). How near a token was to another is vLLM's own count in float32: the two best log-probabilities.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+from foretype_backend.engines.port import GenerationParams
+from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_backend.engines.vllm.request import sampling_arguments, without_end
+from foretype_context.prompt.templates import grammar
+from foretype_context.tokens.tokenizer import load_tokenizer
+from foretype_models.artifacts import locate
+
+from foretype_lab.corpus.store import Store
+from foretype_lab.errors import LabError
+from foretype_lab.fast_tier.asking import ClaimOptions, hole, started
+from foretype_lab.processes import environment
+from foretype_lab.quality.behave import KINDS, cuts_of
+
+LANGUAGES: Final = ("python", "javascript", "go", "shellscript")
+_TOKENS: Final = 32
+_PREFIX_TOKENS: Final = 128
+_SUFFIX_TOKENS: Final = 32
+_AT_ONCE: Final = 8
+REFERENCE: Final = "vLLM, float32"
+
+
+class Written(NamedTuple):
+    """An answer, and how far the best token was ahead of the second, in nats, at each place; none where that is not known."""
+
+    ids: tuple[int, ...]
+    ahead: tuple[float, ...] = ()
+
+
+class Place(NamedTuple):
+    ids: list[int]
+    wanted: str
+
+
+async def measure(options: ClaimOptions) -> dict[str, Any]:
+    """`pairs` of engines and `lines` that are the file's, by engine. Raises EngineUnavailableError, ValueError, LabError."""
+    tokenizer = load_tokenizer(options.model / "tokenizer.json")
+    known = tokenizer.controls()
+    ends = sorted(tokenizer.control(one) for one in grammar(locate().grammar).controls() if one in known)
+    places = places_of(options)
+    sides: dict[str, list[Written]] = {}
+    for named, library in (("embedded, OpenVINO", "openvino"), ("embedded, llama.cpp", "llama.cpp")):
+        sides[named] = await asyncio.to_thread(_embedded, options, places, library, ends)
+    for named, dtype in ((REFERENCE, "float32"), ("vLLM, as it comes", "auto")):
+        async with started(options.model, dtype=dtype, max_sequences=_AT_ONCE) as engine:
+            sides[named] = await _vllm(engine, places, ends)
+    reference = sides[REFERENCE]
+    lines = {
+        named: sum(
+            first_line(tokenizer.decode(list(one.ids)).decode("utf-8", "replace")) == place.wanted.rstrip()
+            for one, place in zip(said, places, strict=True)
+        )
+        for named, said in sides.items()
+    }
+    return {
+        "prompts": len(places),
+        "tokens": _TOKENS,
+        "ahead_p50": statistics.median(value for one in reference for value in one.ahead),
+        "rows": [
+            {"pair": f"{one} / {other}"} | compared(sides[one], sides[other], reference)
+            for one, other in combinations(sides, 2)
+        ],
+        "lines": lines,
+    }
+
+
+def first_line(text: str) -> str:
+    return text.split("\n")[0].rstrip()
+
+
+def places_of(options: ClaimOptions) -> list[Place]:
+    """So many in each language, half of them where a line begins and half inside of one. Raises ValueError: the store has fewer."""
+    tokenizer = load_tokenizer(options.model / "tokenizer.json")
+    count = -(-options.samples // len(KINDS))
+    found = [
+        Place(
+            hole(tokenizer, cut.text[: cut.start], cut.text[cut.end :], _PREFIX_TOKENS, _SUFFIX_TOKENS),
+            cut.text[cut.start : cut.end],
+        )
+        for _, cut in cuts_of(Store(options.store), count, seed=7, languages=LANGUAGES)
+    ]
+    if len(found) < (wanted := count * len(KINDS) * len(LANGUAGES)):
+        raise ValueError(f"the store has {len(found)} places in {', '.join(LANGUAGES)}; {wanted} are needed")
+    return found
+
+
+def compared(left: Sequence[Written], right: Sequence[Written], reference: Sequence[Written]) -> dict[str, Any]:
+    """How many are equal; of the others the token at which they part, and how far the reference's best was ahead there.
+
+    Where the reference itself had left both by then, nothing is known of it.
+    """
+    parted: list[int] = []
+    ahead: list[float] = []
+    for one, other, known in zip(left, right, reference, strict=True):
+        if one.ids == other.ids:
+            continue
+        at = next((n for n, (a, b) in enumerate(zip(one.ids, other.ids, strict=False)) if a != b), None)
+        at = min(len(one.ids), len(other.ids)) if at is None else at
+        parted.append(at)
+        if known.ids[:at] == one.ids[:at] and at < len(known.ahead):
+            ahead.append(known.ahead[at])
+    return {
+        "equal": len(left) - len(parted),
+        "parted_p50": statistics.median(parted) if parted else None,
+        "ahead_p50": round(statistics.median(ahead), 3) if ahead else None,
+        "ahead_most": round(max(ahead), 3) if ahead else None,
+    }
+
+
+def _embedded(options: ClaimOptions, places: Sequence[Place], library: str, ends: Sequence[int]) -> list[Written]:
+    module = "foretype_lab.fast_tier.embedded_answers"
+    done = subprocess.run(
+        [str(options.python), "-P", "-m", module, str(options.gguf), str(_TOKENS), library, *map(str, ends)],
+        input=json.dumps([place.ids for place in places]),
+        stdout=subprocess.PIPE,
+        stderr=sys.stderr,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    if done.returncode:
+        raise LabError(f"{options.python} has no embedded engine that answers with {library}; its words are above")
+    return [Written(tuple(ids)) for ids in json.loads(done.stdout.splitlines()[-1])]
+
+
+async def _vllm(engine: VllmEngine, places: Sequence[Place], ends: Sequence[int]) -> list[Written]:
+    llm, library = engine.library()
+    params = GenerationParams(max_tokens=_TOKENS, end_token_ids=frozenset(ends))
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(number: int, place: Place) -> Written:
+        ids: list[int] = []
+        ahead: list[float] = []
+        sampling = library.sampling(**sampling_arguments(params, _TOKENS) | {"logprobs": 2})
+        async with free:
+            async for output in llm.generate(library.prompt(place.ids), sampling, f"exact-{number}"):
+                made = output.outputs[0]
+                ids += without_end(made.token_ids, made.finish_reason, params.end_token_ids)
+                for row in made.logprobs or ():
+                    best, second = sorted((told.logprob for told in row.values()), reverse=True)[:2]
+                    ahead.append(best - second)
+        return Written(tuple(ids), tuple(ahead))
+
+    return list(await asyncio.gather(*(one(number, place) for number, place in enumerate(places))))
