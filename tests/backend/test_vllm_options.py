@@ -63,6 +63,7 @@ def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
     arguments = engine_arguments(options, cpu=False)
     assert arguments["max_num_seqs"] == 8 and arguments["max_num_batched_tokens"] == 2048
     assert arguments["scheduling_policy"] == "priority" and arguments["block_size"] == 16
+    assert arguments["long_prefill_token_threshold"] == 256 and arguments["long_prefill_token_threshold_adaptive"]
     speculative = arguments["speculative_config"]
     assert speculative["num_speculative_tokens"] == 3 and speculative["prompt_lookup_max"] == 7
     assert speculative["num_speculative_tokens_per_batch_size"] == [(1, 4, 3), (5, 8, 0)]
@@ -71,6 +72,8 @@ def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
     on_cpu = engine_arguments(VllmOptions.of(model=model), cpu=True)
     assert on_cpu["block_size"] == 32 and on_cpu["kv_cache_memory_bytes"] == 1 << 30
     assert "kv_transfer_config" not in on_cpu and "speculative_config" not in on_cpu
+    short = engine_arguments(VllmOptions.of(model=model, context_tokens=100), cpu=True)
+    assert short["long_prefill_token_threshold"] == 100  # vLLM refuses more than a prompt can have
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ def test_what_the_gateway_needs_is_on_and_nothing_is_open(path: Path) -> None:
     assert profile["enable-prefix-caching"]
     assert profile["enable-prompt-tokens-details"]
     assert profile["enable-chunked-prefill"]
+    # Else a prompt that has begun takes whole steps, and an interactive request waits until it is computed.
+    assert profile["long-prefill-token-threshold"] == profile["max-num-batched-tokens"] // profile["max-num-seqs"]
+    assert profile["long-prefill-token-threshold-adaptive"]
     assert profile["model"].startswith("/models/")
     events = profile.get("kv-events-config")
     assert events is None or events["endpoint"].startswith("tcp://127.0.0.1:")

@@ -164,6 +164,16 @@ async def test_interactive_work_overtakes_warm_ups(engine: VllmEngine) -> None:
     assert order.index("interactive") < 12
 
 
+async def test_a_long_prompt_that_has_begun_does_not_hold_up_who_comes_later(engine: VllmEngine) -> None:
+    one = GenerationParams(max_tokens=1)
+    long = asyncio.create_task(collect(engine, "long", prompt(70, 8_000), one))  # four steps, were it alone
+    while not engine.statistics().running:  # noqa: ASYNC110 - the engine counts, and tells nobody
+        await asyncio.sleep(0.001)
+    await collect(engine, "short", prompt(71, 40), one)
+    assert not long.done()
+    await long
+
+
 @pytest.mark.parametrize(
     ("ids", "max_tokens", "message"),
     [

@@ -243,6 +243,12 @@ def engine_arguments(options: VllmOptions, *, cpu: bool) -> dict[str, Any]:
         "scheduling_policy": "priority",
         "enable_prefix_caching": True,
         "enable_chunked_prefill": True,
+        # Else a prompt that has begun takes every step whole until it is computed, whoever waits, of whatever priority: what is wanted at once
+        # shares a step evenly, and nobody's share is less than where all sequences are in use. Who is alone has all of it.
+        "long_prefill_token_threshold": min(
+            options.batched_tokens // options.max_sequences, options.context_tokens or options.batched_tokens
+        ),
+        "long_prefill_token_threshold_adaptive": True,
         "skip_tokenizer_init": True,
         "generation_config": "vllm",  # never a sampling default out of the model's folder
         "seed": 0,
