@@ -25,6 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from foretype_backend.admission.outcomes import Reason
 from foretype_backend.config.check import check_file
 from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
@@ -54,6 +55,35 @@ async def test_an_engine_that_dies_at_any_token_costs_what_it_had_begun() -> Non
         assert total(metrics, "foretype_requests_total", reason="engine_lost") >= len(codes)
         assert total(metrics, "foretype_engine_retries_total") > 0
 
+
+@pytest.mark.parametrize("requests", [200, pytest.param(200_000, marks=pytest.mark.soak)])
+async def test_what_came_is_what_was_finished_cancelled_refused_or_lost(requests: int) -> None:
+    """Of requests of which every fifth is cancelled, some are refused, some lose their engine, and the last ones their connection."""
+    engine = scripted("x + 1\n" * 10, decode_s_per_token=0.0005)
+    limits = LimitsConfig(max_running=2, max_waiting=1, retry_wait_ms=0)
+    async with gateway(engine, limits=limits) as world:
+        async with loaded(world) as developers:
+            for _ in range(requests // 100):
+                engine.fail_next(after_tokens=3)
+                await developers.more(100)
+        await world.idle()
+        metrics = world.service.metrics.render()
+    ended = {
+        kind: sum(total(metrics, "foretype_requests_total", reason=one) for one in reasons)
+        for kind, reasons in KINDS.items()
+    }
+    assert {one for reasons in KINDS.values() for one in reasons} == set(Reason)
+    assert min(ended.values()) > 0
+    assert total(metrics, "foretype_requests_received_total") == sum(ended.values()) >= requests
+
+
+KINDS = {
+    "finished": (Reason.END_OF_MIDDLE, Reason.STOP, Reason.LENGTH),
+    "cancelled": (Reason.CANCELLED, Reason.SUPERSEDED, Reason.DOCUMENT_LIMIT, Reason.DISCONNECTED),
+    "refused": (Reason.RATE_LIMITED, Reason.OVERLOADED, Reason.INVALID, Reason.MISMATCH, Reason.EXPIRED),
+    "lost": (Reason.ENGINE_LOST, Reason.FAULT),
+}
+"""Every reason is of one kind."""
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

@@ -72,6 +72,12 @@ class Metrics:
             ["class", "reason"],
             registry=self.registry,
         )
+        self.received = Counter(
+            "foretype_requests_received",
+            "Requests that came, by class; each is in `foretype_requests_total` once, as soon as it has ended.",
+            ["class"],
+            registry=self.registry,
+        )
         self.admission = Counter(
             "foretype_admission",
             "What admission decided, by class: `started`, `started_after_wait`, `predicted_late`, `class_shed`, `queue_full`, …",
@@ -133,6 +139,10 @@ class Metrics:
         if found is None:
             found = self._children[key] = metric.labels(*labels)
         return found
+
+    def came(self, class_: RequestClass) -> None:
+        """Count one request, once, when the service takes it."""
+        self._child(self.received, class_).inc()
 
     def finished(self, class_: RequestClass, reason: Reason, usage: Usage, ttft_s: float | None) -> None:
         """Count one request, once, when it is over."""
@@ -255,6 +265,7 @@ class Metrics:
 
     def refused(self, class_: RequestClass, reason: Reason) -> None:
         """Count a request that never reached the service."""
+        self.came(class_)
         self._child(self.requests, class_, reason).inc()
 
     def families(self, others: Mapping[str, Metrics] | None = None) -> Iterable[Metric]:

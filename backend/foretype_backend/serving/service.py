@@ -222,6 +222,7 @@ class CompletionService:
             reservation=job.reservation,
         )
         self._records[job.key] = record
+        self.metrics.came(job.class_)
         if self._tracer is not None:
             self._tracer.begin(record)
         outcome: CompletionOutcome | None = None
