@@ -10,6 +10,7 @@ from foretype_lab.fast_tier.cancel import verdict
 from foretype_lab.fast_tier.command import engine
 from foretype_lab.fast_tier.exact import Written, compared, first_line, places_of
 from foretype_lab.fast_tier.isolation import apart
+from foretype_lab.fast_tier.tiers import models, summary
 from foretype_models.artifacts import FOLDER
 
 REFERENCE = [Written((1, 2, 3), (5.0, 4.0, 0.1)), Written((4, 5), (1.0, 2.0)), Written((7, 8), (3.0, 0.2))]
@@ -36,7 +37,8 @@ def test_of_two_that_the_reference_had_left_before_nothing_is_known() -> None:
 
 
 def test_a_line_is_what_stands_before_the_first_line_break() -> None:
-    assert first_line("return x  \n    y") == "return x" and first_line("") == ""
+    assert first_line("return x  \n    y", "") == "return x" and first_line("", "") == ""
+    assert first_line(" return x", " ") == "return x"  # the prompt left a space out
 
 
 def test_waits_are_held_against_a_step_of_the_median() -> None:
@@ -63,7 +65,7 @@ def test_too_few_places_and_an_unknown_part_are_sentences(tmp_path: Path, capsys
         samples=4,
         batched_tokens=(64,),
         blocks=(32,),
-        repositories=(),
+        redis_url="",
         python=Path("python"),
     )
     with pytest.raises(ValueError, match=r"the store has 0 places in python, .*; 16 are needed"):
@@ -71,6 +73,19 @@ def test_too_few_places_and_an_unknown_part_are_sentences(tmp_path: Path, capsys
     with pytest.raises(typer.Exit):
         engine(tmp_path, tmp_path, parts="magic")
     assert "there is no part magic; there are exact, isolation" in capsys.readouterr().err
+
+
+def test_what_a_tier_takes_beside_computing_is_what_stands_above_the_devices_time() -> None:
+    times = {"computed": [2148.0], "device": [100.0], "host": [90.0, 110.0, 110.24]}
+    told = summary(times, {}, {}, bytes_per_token=1000)
+    assert told["prefill_tokens_per_s"] == 500.0
+    assert told["bytes_per_s"] == {"host": 1000 * 1024 * 1000 // 10}
+
+
+def test_a_larger_model_computes_slower_than_its_keys_grow() -> None:
+    shipped, middle, large = models({"prefill_tokens_per_s": 500.0, "bytes_per_s": {"host": 1_000_000_000}})
+    assert shipped["compute_s"] == 2.0 and shipped["load_s"]["host"] == pytest.approx(0.023, abs=1e-3)
+    assert shipped["breaks_even_bytes_per_s"] > middle["breaks_even_bytes_per_s"] > large["breaks_even_bytes_per_s"]
 
 
 def test_prompts_that_are_drawn_hold_no_control() -> None:

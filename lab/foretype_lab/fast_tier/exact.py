@@ -18,20 +18,24 @@ from typing import Any, Final, NamedTuple
 from foretype_backend.engines.port import GenerationParams
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.engines.vllm.request import sampling_arguments, without_end
-from foretype_context.prompt.templates import grammar
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.healing import HealedText
+from foretype_context.prompt.profile import Budgets, Profile
+from foretype_context.prompt.templates import encode_prompt, grammar
+from foretype_context.text.document import Document
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 
 from foretype_lab.corpus.store import Store
 from foretype_lab.errors import LabError
-from foretype_lab.fast_tier.asking import ClaimOptions, hole, started
+from foretype_lab.fast_tier.asking import ClaimOptions, started
 from foretype_lab.processes import environment
 from foretype_lab.quality.behave import KINDS, cuts_of
 
 LANGUAGES: Final = ("python", "javascript", "go", "shellscript")
 _TOKENS: Final = 32
-_PREFIX_TOKENS: Final = 128
-_SUFFIX_TOKENS: Final = 32
+_PROMPT_TOKENS: Final = 192
+_SUFFIX_TOKENS: Final = 48
 _AT_ONCE: Final = 8
 REFERENCE: Final = "vLLM, float32"
 
@@ -44,7 +48,10 @@ class Written(NamedTuple):
 
 
 class Place(NamedTuple):
+    """A prompt as the client makes it, what of the line an answer begins with once more, and what the file says."""
+
     ids: list[int]
+    healed: str
     wanted: str
 
 
@@ -63,7 +70,8 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
     reference = sides[REFERENCE]
     lines = {
         named: sum(
-            first_line(tokenizer.decode(list(one.ids)).decode("utf-8", "replace")) == place.wanted.rstrip()
+            first_line(tokenizer.decode(list(one.ids)).decode("utf-8", "replace"), place.healed)
+            == place.wanted.rstrip()
             for one, place in zip(said, places, strict=True)
         )
         for named, said in sides.items()
@@ -80,21 +88,28 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
     }
 
 
-def first_line(text: str) -> str:
-    return text.split("\n")[0].rstrip()
+def first_line(text: str, healed: str) -> str:
+    """Without what was left out of the prompt."""
+    return HealedText(healed).feed(text).split("\n")[0].rstrip()
 
 
 def places_of(options: ClaimOptions) -> list[Place]:
     """So many in each language, half of them where a line begins and half inside of one. Raises ValueError: the store has fewer."""
     tokenizer = load_tokenizer(options.model / "tokenizer.json")
+    spoken = grammar(locate().grammar)
+    budgets = Budgets(prompt_tokens=_PROMPT_TOKENS, suffix_tokens=_SUFFIX_TOKENS)
+    profile = Profile(
+        model="", grammar=spoken.id, tokenizer_digest=tokenizer.digest, layout=spoken.layout(), budgets=budgets
+    )
+    assembler = Assembler(tokenizer, profile, timer=lambda: 0.0)
     count = -(-options.samples // len(KINDS))
-    found = [
-        Place(
-            hole(tokenizer, cut.text[: cut.start], cut.text[cut.end :], _PREFIX_TOKENS, _SUFFIX_TOKENS),
-            cut.text[cut.start : cut.end],
-        )
-        for _, cut in cuts_of(Store(options.store), count, seed=7, languages=LANGUAGES)
-    ]
+    found: list[Place] = []
+    for number, (_, cut) in enumerate(cuts_of(Store(options.store), count, seed=7, languages=LANGUAGES)):
+        text = cut.text[: cut.start] + cut.text[cut.end :]
+        snapshot = Document(f"file:///{number}/{cut.path}", text, path=cut.path).snapshot()
+        plan, _ = assembler.plan(PlanState.empty(), snapshot, cut.start, block=False, now=0.0)
+        ids = encode_prompt(tokenizer, spoken, [placed.segment for placed in plan.segments]).ids
+        found.append(Place(list(ids), plan.healed, cut.text[cut.start : cut.end]))
     if len(found) < (wanted := count * len(KINDS) * len(LANGUAGES)):
         raise ValueError(f"the store has {len(found)} places in {', '.join(LANGUAGES)}; {wanted} are needed")
     return found
