@@ -6,6 +6,7 @@ import pytest
 import typer
 from foretype_lab.corpus.store import build_store
 from foretype_lab.fast_tier.asking import IDS, ClaimOptions
+from foretype_lab.fast_tier.authors import Sent, shares
 from foretype_lab.fast_tier.cancel import verdict
 from foretype_lab.fast_tier.command import engine
 from foretype_lab.fast_tier.exact import Written, compared, first_line, places_of
@@ -65,6 +66,7 @@ def test_too_few_places_and_an_unknown_part_are_sentences(tmp_path: Path, capsys
         samples=4,
         batched_tokens=(64,),
         blocks=(32,),
+        repositories=(),
         redis_url="",
         python=Path("python"),
     )
@@ -80,6 +82,23 @@ def test_what_a_tier_takes_beside_computing_is_what_stands_above_the_devices_tim
     told = summary(times, {}, {}, bytes_per_token=1000)
     assert told["prefill_tokens_per_s"] == 500.0
     assert told["bytes_per_s"] == {"host": 1000 * 1024 * 1000 // 10}
+
+
+def test_authors_find_their_stable_part_on_the_host_where_the_device_is_too_small() -> None:
+    sent = [Sent(author, "r", "d", [author] * 64, 32) for _ in range(2) for author in range(3)]
+    small = shares(sent, 32, 128, salt_of="repository")
+    assert (small["host"], small["device"], small["computed"]) == (round(96 / 384, 4), 0.0, round(288 / 384, 4))
+    assert shares(sent, 32, 1024, salt_of="repository")["device"] == round(
+        189 / 384, 4
+    )  # one of each is computed again
+
+
+def test_a_salt_of_each_author_parts_what_they_share() -> None:
+    sent = [Sent(author, "r", "d", [7] * 33, 32) for author in range(2)]
+    shared, apart_ = (shares(sent, 32, 1024, salt_of=salt)["device"] for salt in ("repository", "author"))
+    assert (shared, apart_) == (round(32 / 66, 4), 0.0)
+    edited = [*sent[:1], sent[0]._replace(ids=[8] * 33)]
+    assert shares(edited, 32, 1024, salt_of="repository")["retired_blocks"] == 1
 
 
 def test_a_larger_model_computes_slower_than_its_keys_grow() -> None:

@@ -29,6 +29,7 @@ class ClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
         samples: of each figure; a part takes more or fewer where it says so.
         batched_tokens: of a step, for `cancel`: each an engine of its own.
         blocks: tokens in a block, for `tiers`: each an engine of its own.
+        repositories: whose commits are typed, for `tiers`; none leaves the authors out.
         redis_url: of a Redis that nobody else uses, for `tiers`; "" leaves that tier out.
         python: of an environment that has the embedded engine's libraries.
     """
@@ -39,6 +40,7 @@ class ClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     batched_tokens: tuple[int, ...]
     blocks: tuple[int, ...]
+    repositories: tuple[Path, ...]
     redis_url: str
     python: Path
 

@@ -116,6 +116,7 @@ class _Engine:
             if long is not None:
                 self._engine.abort(name)
                 await long
+                await self._ask(8)  # answered behind the step that was under way: the next one finds the engine idle
         first, later_ = percentiles(alone), percentiles(behind)
         assert first.p50 is not None and later_.p50 is not None
         return {

@@ -32,6 +32,9 @@ def engine(
     samples: Annotated[int, typer.Option(help="of each figure; a part may take more", min=1)] = 40,
     batched_tokens: Annotated[str, typer.Option(help="of cancel: tokens in a step, by comma")] = "2048,256,128,64",
     blocks: Annotated[str, typer.Option(help="of tiers: tokens in a block, by comma")] = "32,128",
+    repository: Annotated[
+        list[Path] | None, typer.Option(help="of tiers: whose commits eight authors type; repeat it")
+    ] = None,
     redis_url: Annotated[
         str, typer.Option(help="of tiers: a Redis that nobody else uses; without one it is left out")
     ] = "",
@@ -49,6 +52,7 @@ def engine(
         samples=samples,
         batched_tokens=tuple(map(int, batched_tokens.split(","))),
         blocks=tuple(map(int, blocks.split(","))),
+        repositories=tuple(repository or ()),
         redis_url=redis_url,
         python=python,
     )

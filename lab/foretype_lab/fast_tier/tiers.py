@@ -12,6 +12,7 @@ import secrets
 import statistics
 import tempfile
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +22,13 @@ from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.engines.vllm.options import read_shape
 from foretype_backend.prefix.salt import SaltBook
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_plan.catalogue import Model, model
 from foretype_plan.formulas import flop_per_token, kv_bytes_per_token
 from prometheus_client import REGISTRY, generate_latest
 
 from foretype_lab.fast_tier.asking import Answered, ClaimOptions, ask, drawn, started
+from foretype_lab.fast_tier.authors import DEVICES_TOKENS, SALTS, interleaved, shares
 
 _STABLE_TOKENS: Final = 1024
 _TOKENS: Final = _STABLE_TOKENS + 8
@@ -55,7 +58,12 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
                 options.model, block_tokens=block, **given, **(redis if options.redis_url else {})
             ) as engine:
                 rows.append({"block_tokens": block} | summary(*await _tiers(engine, options), bytes_per_token=wide))
-    return {"bytes_per_token": wide, "stable_tokens": _STABLE_TOKENS, "rows": rows, "models": models(rows[0])}
+    told = {"bytes_per_token": wide, "stable_tokens": _STABLE_TOKENS, "rows": rows, "models": models(rows[0])}
+    if not options.repositories:
+        return told
+    sent = interleaved(options.repositories, load_tokenizer(options.model / "tokenizer.json"))
+    cases = product(options.blocks, DEVICES_TOKENS, SALTS)
+    return told | {"authors": [shares(sent, block, device, salt_of=salt) for block, device, salt in cases]}
 
 
 def summary(
