@@ -12,8 +12,10 @@ import redis
 from backend.redis_server import RedisServer, redis_server
 from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.prefix.salt import SaltBook, tier_namespace
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
+from prometheus_client import REGISTRY, generate_latest
 from vllm_world.model_folders import IDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -88,6 +90,11 @@ async def forget(engine: VllmEngine, *, host: bool) -> None:
     await until(lambda: llm.reset_prefix_cache(reset_connector=host), "the cache cannot be emptied")
 
 
+def by_tier() -> dict[str, int]:
+    """In process, vLLM counts in this process's own registry."""
+    return dict(read_metrics(generate_latest(REGISTRY).decode()).prompt_tokens_by_tier)
+
+
 async def until(condition: Callable[[], bool | Awaitable[bool]], what: str) -> None:
     async with asyncio.timeout(300):
         while True:
@@ -112,7 +119,12 @@ async def test_the_stable_part_comes_back_from_the_host_and_from_redis(world: tu
     await forget(engine, host=False)
     assert await ask(engine, 1, "opted") == (STABLE, text)  # from the host
     await forget(engine, host=True)
+    before = by_tier()
     assert await ask(engine, 1, "opted") == (STABLE, text)  # from Redis
+    assert {tier: count - before[tier] for tier, count in by_tier().items() if count > before[tier]} == {
+        "redis": STABLE,
+        "computed": ALL - STABLE,
+    }
     await forget(engine, host=True)
     assert (await ask(engine, 1, "other"))[0] == 0  # nobody else's
 

@@ -77,6 +77,9 @@ class RedisTier(SecondaryTierManager):
     """
 
     medium: ClassVar[Medium | None] = Medium.STORAGE
+    cache_hit_source = (
+        SecondaryTierManager.cache_hit_source
+    )  # else vLLM takes the medium for a disk, and counts its tokens there
 
     def __init__(
         self,
