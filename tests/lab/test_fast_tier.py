@@ -82,6 +82,7 @@ def test_what_a_tier_takes_beside_computing_is_what_stands_above_the_devices_tim
     told = summary(times, {}, {}, bytes_per_token=1000)
     assert told["prefill_tokens_per_s"] == 500.0
     assert told["bytes_per_s"] == {"host": 1000 * 1024 * 1000 // 10}
+    assert summary(times | {"host": [99.0]}, {}, {}, bytes_per_token=1000)["bytes_per_s"] == {}
 
 
 def test_authors_find_their_stable_part_on_the_host_where_the_device_is_too_small() -> None:

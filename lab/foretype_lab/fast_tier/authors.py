@@ -84,7 +84,7 @@ def shares(sent: Sequence[Sent], block_tokens: int, device_tokens: int, *, salt_
     device = ShadowPrefixCache(device_tokens // block_tokens, block_tokens)
     host = ShadowPrefixCache(_HOST_TOKENS // block_tokens, block_tokens)
     third = ShadowPrefixCache(sys.maxsize, block_tokens)
-    found = dict.fromkeys(("device", "host", "redis", "computed"), 0)
+    found: dict[str, int] = {"device": 0, "host": 0, "redis": 0, "computed": 0}
     last: dict[tuple[int, str], BlockKeys] = {}
     retired = 0
     for one in sent:

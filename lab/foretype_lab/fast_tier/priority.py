@@ -53,4 +53,5 @@ async def _waited(engine: VllmEngine, name: str, draw: random.Random, priority: 
     for one in names:
         engine.abort(one)
     await asyncio.gather(*load)
+    await ask(engine, f"{name}-idle", drawn(draw, 8))  # answered behind the step that was under way
     return answer.first_ms

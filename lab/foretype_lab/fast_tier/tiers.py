@@ -69,7 +69,7 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
 def summary(
     first_ms: dict[str, list[float]], cached: dict[str, int], by_tier: dict[str, int], *, bytes_per_token: int
 ) -> dict[str, Any]:
-    """Medians, prefill rate, and the bandwidth that the time above the device's stands for."""
+    """Medians, prefill rate, and the bandwidth that the time above the device's stands for; none for a tier that is no slower."""
     median = {tier: statistics.median(times) for tier, times in first_ms.items()}
     computed_ms = median["computed"] - median["device"]
     size = _STABLE_TOKENS * bytes_per_token
@@ -79,9 +79,9 @@ def summary(
         "by_tier": by_tier,
         "prefill_tokens_per_s": round(1000 * _STABLE_TOKENS / computed_ms, 1),
         "bytes_per_s": {
-            tier: round(1000 * size / max(1.0, ms - median["device"]))
+            tier: round(1000 * size / (ms - median["device"]))
             for tier, ms in median.items()
-            if tier not in ("computed", "device")
+            if tier != "computed" and ms > median["device"]
         },
     }
 
