@@ -115,5 +115,5 @@ def test_the_test_that_leaves_something_fails_and_no_other(tmp_path: Path) -> No
 
 def test_a_probe_that_is_skipped_without_redis_leaves_no_replica(tmp_path: Path) -> None:
     """It was this one: its server's socket was collected in the test after it, which failed."""
-    said = told(ROOT / "tests/backend/test_config_probe.py", "-k", "a_team_that_is_there", cwd=ROOT, PATH=str(tmp_path))
+    said = told(ROOT / "tests/backend/test_start_probe.py", "-k", "a_team_that_is_there", cwd=ROOT, PATH=str(tmp_path))
     assert "1 skipped" in said and "error" not in said.lower().splitlines()[-1], said

@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from foretype_backend.admission.outcomes import Reason
-from foretype_backend.config.check import check_file
 from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.identity.accounts import Accounts
+from foretype_backend.start.check import check_file
 from foretype_wire.messages import Error, ErrorCode
 from websockets.exceptions import ConnectionClosed
 

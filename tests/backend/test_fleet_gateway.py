@@ -15,7 +15,6 @@ from backend.replica import Replica
 from backend.running_replicas import replicas
 from backend.test_gateway_process import refused, serving
 from backend.world import OF_A_SHOP, TOKEN, TOKENIZER, Peer, World, gateway, segments, until
-from foretype_backend.config.check import check_file
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.load import load_config
 from foretype_backend.errors import ConfigError, EpochFileError
@@ -25,6 +24,7 @@ from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.cli import app as prefix_commands
 from foretype_backend.prefix.epochs import EpochFile, WorkerPurger, read_epochs
 from foretype_backend.prefix.salt import SaltBook
+from foretype_backend.start.check import check_file
 from foretype_backend.start.prepare import prepare
 from foretype_context.prompt.segments import Source
 from foretype_models.artifacts import locate, locate_embedder

@@ -15,12 +15,12 @@ from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_faults import certificate
 from backend.test_gateway_process import SERVE, serving
 from backend.world import complete, gateway, profile, segments, until
-from foretype_backend.config.check import check_file
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import GatewayConfig, LimitsConfig
 from foretype_backend.identity.directory import Scope
 from foretype_backend.operations.reload import Reloader
 from foretype_backend.operations.status import table
+from foretype_backend.start.check import check_file
 from foretype_client.commands.cli import app
 from foretype_models.artifacts import locate
 from foretype_wire.messages import Goaway, Hello, Profile

@@ -3,9 +3,9 @@
 import stat
 
 import pytest
-from foretype_backend.config.check import app as config_commands
-from foretype_backend.config.check import check_file
 from foretype_backend.errors import StoreError
+from foretype_backend.start.check import app as config_commands
+from foretype_backend.start.check import check_file
 from foretype_backend.start.cli import app as serve
 from foretype_backend.telemetry.privacy import Privacy
 from foretype_backend.telemetry.texts import read_key

@@ -13,10 +13,10 @@ from backend.replica import Replica
 from backend.test_gateway_process import refused, serving
 from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
 from backend.world import TOKENIZER, TOKENIZER_PATH
-from foretype_backend.config.check import check_file
 from foretype_backend.config.load import load_config
 from foretype_backend.errors import ConfigError
 from foretype_backend.start import running_server
+from foretype_backend.start.check import check_file
 from foretype_backend.start.cli import tell_of_servers
 from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
@@ -215,7 +215,7 @@ async def test_config_check_does_not_wait_for_a_server_as_long_as_a_start_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Enough for a busy machine to be connected to, and to answer once.
-    monkeypatch.setattr("foretype_backend.config.check._ASK_S", 3.0)
+    monkeypatch.setattr("foretype_backend.start.check._ASK_S", 3.0)
     profile = tmp_path / "profile.toml"
     async with running(LlamaCpp(loading=1 << 30)) as server:
         profile.write_text(f"[engine]\nname = 'llama-cpp'\nmodel = '{server.root}'\n")

@@ -18,10 +18,10 @@ from backend.test_gateway_process import serving
 from backend.test_stream_with_client import MARTIAN, session_of, typing_session
 from backend.world import TOKENIZER, TOKENIZER_PATH, until
 from context.tiny import raw
-from foretype_backend.config.check import examine
 from foretype_backend.errors import ConfigError
 from foretype_backend.fleet.members.announced import AnnouncedRollout
 from foretype_backend.fleet.members.revisions import on_canary
+from foretype_backend.start.check import examine
 from foretype_client.session.session import Session
 from foretype_context.grammars.grammar import described, grammar
 from foretype_context.prompt.assemble import Assembler

@@ -16,12 +16,12 @@ from backend.test_chat import ASK, chatting
 from backend.test_gateway_process import serving
 from backend.world import complete, gateway, scripted, until
 from client.traces import Traces, is_child, times_ms, traceparent
-from foretype_backend.config.check import check_file
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
 from foretype_backend.config.settings import TracingConfig
 from foretype_backend.errors import ConfigError
 from foretype_backend.operations.reload import fixed_changes
+from foretype_backend.start.check import check_file
 from foretype_backend.transport.server import running
 from foretype_client.client import ClientOptions, open_client
 from foretype_context.text.document import Document, Edit

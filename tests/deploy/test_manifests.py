@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from foretype_backend.config.check import check_file
 from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
+from foretype_backend.start.check import check_file
 from foretype_backend.start.cli import serve
 from foretype_models.artifacts import locate
 from vllm_world.serving import image_environment

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from foretype_backend.config.config import Config
+from foretype_backend.config.names import is_name
 from foretype_backend.errors import ConfigError
-from foretype_backend.identity.directory import is_name
 
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _FILES: Final = frozenset({"sqlite", "unix", "file"})

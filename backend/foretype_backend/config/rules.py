@@ -17,9 +17,9 @@ from foretype_context.prompt.profile import Budgets
 from foretype_context.prompt.strategy import STRATEGIES
 
 from foretype_backend.config.config import Config
+from foretype_backend.config.names import is_name
 from foretype_backend.config.settings import GatewayConfig, MetricsConfig, ModelConfig, OidcConfig, QualityConfig
 from foretype_backend.errors import ConfigError
-from foretype_backend.identity.directory import is_name
 
 _HOSTNAME: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?", re.IGNORECASE)
 _REDIS: Final = ("redis", "rediss", "unix")

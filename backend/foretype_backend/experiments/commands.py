@@ -15,11 +15,11 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Table
 
+from foretype_backend.config.names import is_name
 from foretype_backend.config.state_files import state_dir
 from foretype_backend.errors import StoreError, VariantError
 from foretype_backend.experiments.assign import Design
 from foretype_backend.identity.commands import JsonOption, config_of, run_told, show, wall_ms
-from foretype_backend.identity.directory import is_name
 
 if TYPE_CHECKING:
     from foretype_backend.experiments.experiment import Experiment

@@ -17,8 +17,9 @@ from rich.table import Column, Table
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
+from foretype_backend.config.names import is_name
 from foretype_backend.errors import ConfigError, StoreError, VariantError
-from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
+from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.limits_option import parse_limits
 from foretype_backend.identity.listing import key_row, keys_of, usage_of

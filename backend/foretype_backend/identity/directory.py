@@ -5,7 +5,6 @@ A gateway asks nothing but this on the path of a completion. A newer snapshot re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,14 +15,8 @@ from foretype_backend.identity.keys import ApiKey, matches
 from foretype_backend.prefix.rights import CacheRights
 
 DEFAULT_TENANT: Final = "default"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _NOBODY: Final = "0" * 64
 _KEY: Final = "key:"
-
-
-def is_name(text: str) -> bool:
-    """Names of tenants, teams and users: 1 to 64 letters, digits, and `. _ @ -` after the first."""
-    return _NAME.fullmatch(text) is not None
 
 
 class Scope(StrEnum):

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import jwt
 
+from foretype_backend.config.names import is_name
 from foretype_backend.config.settings import OidcConfig
-from foretype_backend.identity.directory import Denial, Directory, Principal, Scope, is_name
+from foretype_backend.identity.directory import Denial, Directory, Principal, Scope
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _LEEWAY_S: Final = 30

@@ -1,1 +1,1 @@
-"""Running a gateway: checking its file, reloading it, looking at it from outside."""
+"""Running a gateway: reloading it, its workers, looking at it from outside."""

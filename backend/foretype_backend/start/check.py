@@ -15,11 +15,11 @@ from foretype_context.terminal import say, say_json
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
-from foretype_backend.config.migrate import migrate
 from foretype_backend.config.secret_files import make_secret
-from foretype_backend.config.unchecked import Unknown, unknown
 from foretype_backend.errors import ConfigError
+from foretype_backend.start.migrate import migrate
 from foretype_backend.start.plan import StartPlan, plan
+from foretype_backend.start.unchecked import Unknown, unknown
 
 _TABLE: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
 _ASK_S: Final = 5.0
@@ -117,7 +117,7 @@ def check(
     else:
         left = unknown(config)
         if probe:
-            from foretype_backend.config.probe import probe as ask
+            from foretype_backend.start.probe import probe as ask
 
             left = [one for one in left if not one.probed]
             findings += [finding_of(file, error) for error in asyncio.run(ask(config, start))]
