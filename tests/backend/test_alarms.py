@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from foretype_backend.serving.timing_wheel import Alarms, Deadline
+from foretype_backend.timing_wheel import Alarms, Deadline
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,9 +10,10 @@ from backend.model_servers import LlamaCpp, LmStudio, Ollama, running
 from backend.world import TOKENIZER, closing
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.llama_cpp.slots import Slots
-from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.text_prompts import TextPrompts
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
+from foretype_backend.prefix.origin import Origin
 
 MIDDLE = "<|fim_middle|>"
 END = TOKENIZER.control("<|endoftext|>")

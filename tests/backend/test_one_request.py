@@ -15,9 +15,9 @@ from backend.world import TOKENIZER, World, complete, gateway, profile, scripted
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.limits import Budget, Budgets, Denied
 from foretype_backend.config.settings import LimitsConfig
-from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant
+from foretype_backend.prefix.block_keys import block_keys
 from foretype_backend.prefix.chain import blocks_of
 from foretype_backend.prefix.directory import PrefixDirectory
 from foretype_backend.prefix.salt import Namespace

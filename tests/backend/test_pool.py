@@ -11,14 +11,7 @@ import pytest
 from backend.replica import Replica
 from backend.world import until
 from foretype_backend.engines.openai.streaming import Stream
-from foretype_backend.engines.port import (
-    WARM_PRIORITY,
-    Chunk,
-    EngineFinish,
-    GenerationParams,
-    GenerationRequest,
-    Origin,
-)
+from foretype_backend.engines.port import WARM_PRIORITY, Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.fleet.health import HealthOptions, ReplicaStanding
@@ -26,6 +19,7 @@ from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_backend.fleet.routing.router import Route
 from foretype_backend.fleet.routing.speculation import SpeculationOptions
 from foretype_backend.fleet.warmups import WarmOptions
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source

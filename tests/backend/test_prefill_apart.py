@@ -11,11 +11,12 @@ from backend.replica_directory import ReplicaDirectory
 from backend.running_replicas import replicas
 from backend.world import TOKENIZER, closing, until
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
-from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import ConfigError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.members.announced import RefusalReason
 from foretype_backend.fleet.pool import ReplicaPool
+from foretype_backend.prefix.origin import Origin
 
 LONG = list(range(1, 801))
 

@@ -11,9 +11,9 @@ import redis
 import redis.asyncio
 from backend.redis_server import redis_server
 from backend.world import until
-from foretype_backend.engines.port import Origin
 from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.prefix.cache_book import FORGET_AFTER_S, CacheBook
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.retire_feed import (
     STREAM,
     Message,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from foretype_backend.engines.embedded.shadow_cache import block_keys, extend_keys
+from foretype_backend.prefix.block_keys import block_keys, extend_keys
 from foretype_backend.prefix.chain import ChainMaker, blocks_of
 from foretype_backend.prefix.directory import PrefixDirectory
 from foretype_backend.prefix.salt import Namespace, SaltBook, cache_salt

@@ -10,12 +10,12 @@ import zmq
 import zmq.asyncio
 from backend.world import until
 from foretype_backend.config.fleet import is_local_endpoint
-from foretype_backend.engines.embedded.shadow_cache import block_keys
-from foretype_backend.engines.port import Origin
 from foretype_backend.errors import CacheEventsError
 from foretype_backend.fleet.kv_events import follow_events
+from foretype_backend.prefix.block_keys import block_keys
 from foretype_backend.prefix.cache_book import CacheBook
 from foretype_backend.prefix.events import CacheChange, EventBook
+from foretype_backend.prefix.origin import Origin
 from hypothesis import example, given
 from hypothesis import strategies as st
 

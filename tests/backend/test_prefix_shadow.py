@@ -1,5 +1,6 @@
 import pytest
-from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, block_keys, shared_tokens
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+from foretype_backend.prefix.block_keys import block_keys, shared_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

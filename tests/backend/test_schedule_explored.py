@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
 from foretype_backend.engines.embedded.schedule import StepScheduler
-from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, block_keys
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+from foretype_backend.prefix.block_keys import block_keys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

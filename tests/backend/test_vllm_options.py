@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from foretype_backend.config.load import load_config
 from foretype_backend.engines.draft_acceptance import AcceptanceBook, AcceptanceCollector
-from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.engines.vllm.options import (
     VllmOptions,
@@ -23,6 +23,7 @@ from foretype_backend.engines.vllm.request import (
     without_end,
 )
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, placement_of
 from foretype_backend.start.prepare import prepare

@@ -10,17 +10,11 @@ from backend.model_servers import wait_for_answers
 from backend.replica import VOCABULARY, Replica
 from backend.world import closing, until
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
-from foretype_backend.engines.port import (
-    WARM_PRIORITY,
-    Chunk,
-    EngineFinish,
-    GenerationParams,
-    GenerationRequest,
-    Origin,
-)
+from foretype_backend.engines.port import WARM_PRIORITY, Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.metrics import VllmMetrics, read_metrics
 from foretype_backend.engines.vllm.server import ReplicaIdentity, VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
+from foretype_backend.prefix.origin import Origin
 
 PROMPT = list(range(1, 50))
 

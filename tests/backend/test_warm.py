@@ -8,10 +8,11 @@ from collections import Counter
 from backend.replica import Replica
 from backend.test_pool import patient, pool_of  # type: ignore[attr-defined]
 from backend.world import until
-from foretype_backend.engines.embedded.shadow_cache import block_keys
-from foretype_backend.engines.port import WARM_PRIORITY, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import WARM_PRIORITY, GenerationParams, GenerationRequest
 from foretype_backend.fleet.warmups import PromptBeginning, WarmOptions, WarmQueue, stable_parts
+from foretype_backend.prefix.block_keys import block_keys
 from foretype_backend.prefix.chain import blocks_of
+from foretype_backend.prefix.origin import Origin
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st

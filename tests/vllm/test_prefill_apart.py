@@ -14,9 +14,10 @@ import pytest_asyncio
 from backend.replica_directory import ReplicaDirectory
 from backend.world import until
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
-from foretype_backend.engines.port import Chunk, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import Chunk, GenerationParams, GenerationRequest
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.pool import ReplicaPool
+from foretype_backend.prefix.origin import Origin
 from vllm_world.model_folders import IDS
 from vllm_world.serving import BLOCK, VllmServe
 

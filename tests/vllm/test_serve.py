@@ -13,13 +13,14 @@ import httpx
 import pytest
 import pytest_asyncio
 from foretype_backend.config.fleet import FastConfig
-from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.chain import ChainMaker
+from foretype_backend.prefix.origin import Origin
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate

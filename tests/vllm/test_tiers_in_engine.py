@@ -10,9 +10,10 @@ import pytest
 import pytest_asyncio
 import redis
 from backend.redis_server import RedisServer, redis_server
-from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.engines.vllm.metrics import read_metrics
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.salt import SaltBook, tier_namespace
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from prometheus_client import REGISTRY, generate_latest

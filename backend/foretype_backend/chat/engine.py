@@ -11,9 +11,10 @@ import msgspec
 
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures
-from foretype_backend.engines.port import Chunk, EngineStatistics, GenerationRequest, Origin
+from foretype_backend.engines.port import Chunk, EngineStatistics, GenerationRequest
 from foretype_backend.engines.salting import as_text
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, SaltIgnoredError
+from foretype_backend.prefix.origin import Origin
 
 
 class Conversations(OpenAIEngine):

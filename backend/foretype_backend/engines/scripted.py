@@ -19,11 +19,12 @@ from typing import BinaryIO, Final, NamedTuple
 
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
-from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
+from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.chain import ChainMaker
-from foretype_backend.serving.timing_wheel import Alarms
+from foretype_backend.prefix.origin import Origin
+from foretype_backend.timing_wheel import Alarms
 
 _REMEMBERED: Final = 1024
 """Most ids that are kept so that tests can see what was done, and sessions whose last prompt is known."""

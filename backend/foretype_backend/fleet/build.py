@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretype_backend.config.fleet import FastConfig
-from foretype_backend.engines.port import Origin
 from foretype_backend.engines.vllm.fleet_router import FleetRouterEngine
 from foretype_backend.engines.vllm.request import tier_parameters
 from foretype_backend.engines.vllm.server import VllmServerEngine
@@ -20,6 +19,7 @@ from foretype_backend.fleet.pool import Discovery, PoolOptions, ReplicaPool
 from foretype_backend.fleet.prefill_apart import ApartOptions
 from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.fleet.routing.router import RoutingOptions
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.salt import tier_secret
 
 

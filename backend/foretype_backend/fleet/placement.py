@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
 from foretype_context.syntax.languages import LANGUAGES
 
-from foretype_backend.engines.port import Chunk, EngineFinish, Origin
+from foretype_backend.engines.port import Chunk, EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault, NoReplicaError
 from foretype_backend.fleet.members.announced import AnnouncedRollout
 from foretype_backend.fleet.members.replicas import Member, Members
@@ -17,6 +17,7 @@ from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
 from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
 from foretype_backend.fleet.statistics import Agreement
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
+from foretype_backend.prefix.origin import Origin
 
 
 class Placement:

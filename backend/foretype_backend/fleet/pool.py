@@ -22,7 +22,7 @@ from foretype_wire.tasks import end_tasks
 from prometheus_client.registry import Collector
 
 from foretype_backend.engines.aborted_ids import AbortLedger
-from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
+from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest
 from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
 from foretype_backend.errors import EngineUnavailableError, Fault
 from foretype_backend.fleet.health import HealthOptions
@@ -42,6 +42,7 @@ from foretype_backend.fleet.statistics import PoolStatistics
 from foretype_backend.fleet.warmup_requests import WarmUps
 from foretype_backend.fleet.warmups import WarmOptions
 from foretype_backend.prefix.cache_book import CacheBook
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 
 _log = logging.getLogger("foretype.gateway")

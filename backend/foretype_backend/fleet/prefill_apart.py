@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from foretype_backend.engines.port import GenerationRequest, Origin
+from foretype_backend.engines.port import GenerationRequest
 from foretype_backend.errors import EngineUnavailableError, NoReplicaError, PromptRefusedError
 from foretype_backend.fleet.members.replicas import Member, Members
 from foretype_backend.fleet.routing.router import Router, RoutingOptions
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
+from foretype_backend.prefix.origin import Origin
 
 HandOver = Literal["tier", "nixl"]
 _NIXL: Final = {

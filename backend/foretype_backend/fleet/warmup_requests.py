@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 from foretype_wire.tasks import end_tasks
 
-from foretype_backend.engines.port import Origin
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.members.replicas import Members
 from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
 from foretype_backend.fleet.warmups import PromptBeginning, WarmOptions, WarmQueue, WarmStatistics, stable_parts
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
+from foretype_backend.prefix.origin import Origin
 
 
 class WarmUps:

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from foretype_context.prompt.segments import Scope
 
-from foretype_backend.engines.port import Origin
 from foretype_backend.prefix.chain import Chain
+from foretype_backend.prefix.origin import Origin
 
 _SHARED: Final = (Scope.GLOBAL, Scope.REPOSITORY)
 

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from foretype_backend.engines.embedded.shadow_cache import BlockKeys, keys_after
-from foretype_backend.engines.port import Origin
+from foretype_backend.prefix.block_keys import BlockKeys, keys_after
 from foretype_backend.prefix.chain import Chain, ChainMaker, blocks_of
 from foretype_backend.prefix.directory import HeldDocument, PrefixDirectory, Retired
 from foretype_backend.prefix.events import CacheChange
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 from foretype_backend.prefix.salt import Namespace, tier_namespace
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foretype_context.prompt.segments import PlacedSegment, Scope
 
-from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, extend_keys
+from foretype_backend.prefix.block_keys import BlockKeys, block_keys, extend_keys
 
 
 class Span(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, keys_after
 from foretype_backend.errors import CacheEventsError
+from foretype_backend.prefix.block_keys import BlockKeys, block_keys, keys_after
 
 _DEVICE: Final = frozenset({None, "GPU", "gpu"})
 """Blocks on the host or in a store are no reason to route there: loading them costs too."""

@@ -14,12 +14,13 @@ from foretype_wire.messages import Finish, RequestClass, Timings, Usage
 
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
-from foretype_backend.engines.port import Chunk, Origin
+from foretype_backend.engines.port import Chunk
 from foretype_backend.identity.accounts import refused_cost
 from foretype_backend.identity.directory import Principal
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.render import Prompt
-from foretype_backend.serving.timing_wheel import Deadline
+from foretype_backend.timing_wheel import Deadline
 
 _RETRY_AFTER_MS = 1000.0
 

@@ -13,8 +13,9 @@ from foretype_wire.redaction import log_fault
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import PRIORITY
 from foretype_backend.config.settings import LimitsConfig
-from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import AdmittedRequest, CompletionOutcome, Record
 from foretype_backend.serving.output_text import TextDelta, joined

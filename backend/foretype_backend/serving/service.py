@@ -47,8 +47,8 @@ from foretype_backend.serving.completion import (
 )
 from foretype_backend.serving.generation import Generation
 from foretype_backend.serving.output_text import OutputText, TextDelta
-from foretype_backend.serving.timing_wheel import Alarms, Deadline
 from foretype_backend.serving.tracing import RequestTracer
+from foretype_backend.timing_wheel import Alarms, Deadline
 
 __all__ = ["AdmittedRequest", "CompletionOutcome", "CompletionService"]
 

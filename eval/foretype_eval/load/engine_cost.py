@@ -8,8 +8,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
+from foretype_backend.prefix.origin import Origin
 
 from foretype_eval.load.drive import drive, quiet_collector
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from foretype_backend.engines.port import Origin
 from foretype_backend.fleet.warmups import PromptBeginning, WarmQueue
+from foretype_backend.prefix.origin import Origin
 
 from foretype_plan.simulation.cell import Cell
 from foretype_plan.simulation.people import Prompt

@@ -25,10 +25,10 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     GenerationParams,
     GenerationRequest,
-    Origin,
 )
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineStartError, EngineUnavailableError, PromptRefusedError
+from foretype_backend.prefix.origin import Origin
 
 _logger = logging.getLogger(__name__)
 

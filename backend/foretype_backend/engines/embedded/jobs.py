@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
-from foretype_backend.engines.embedded.shadow_cache import BlockKeys
+from foretype_backend.prefix.block_keys import BlockKeys
 
 
 class Ending(StrEnum):
@@ -33,7 +33,7 @@ class EngineJob:
     """A request as the scheduler sees it; what stands below `warm` is the scheduler's own book of it.
 
     Attributes:
-        keys: chained block keys of the prompt, from :func:`foretype_backend.engines.embedded.shadow_cache.block_keys`.
+        keys: chained block keys of the prompt, from :func:`foretype_backend.prefix.block_keys.block_keys`.
         priority: lower first (0 interactive … 5 warm).
         deadline: on the caller's clock, seconds; None waits for ever.
         warm: computes the prefix for later; nobody waits for it.

@@ -33,7 +33,8 @@ from foretype_backend.engines.embedded.jobs import (
     Stage,
     StepLimits,
 )
-from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, shared_tokens
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+from foretype_backend.prefix.block_keys import shared_tokens
 
 
 class ScheduleStatistics(NamedTuple):

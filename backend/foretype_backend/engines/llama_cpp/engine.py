@@ -21,9 +21,10 @@ from foretype_backend.engines.openai.events import OpenAIConfig, Reader, ServerF
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.engines.openai.streaming import Stream
-from foretype_backend.engines.port import Capabilities, GenerationRequest, Origin
+from foretype_backend.engines.port import Capabilities, GenerationRequest
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
+from foretype_backend.prefix.origin import Origin
 
 _IDLE_S: Final = 120.0
 """A server that went to sleep loads its model again with the next key."""

@@ -15,9 +15,10 @@ from foretype_backend.engines.ollama.lines import AnswerLines
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, Reader, ServerFeatures, status_error
 from foretype_backend.engines.openai.model_list import pick_model
-from foretype_backend.engines.port import Capabilities, GenerationRequest, Origin
+from foretype_backend.engines.port import Capabilities, GenerationRequest
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
+from foretype_backend.prefix.origin import Origin
 
 KEEP_ALIVE: Final = "30m"
 _IDLE_S: Final = 120.0

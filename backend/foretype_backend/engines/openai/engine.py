@@ -16,9 +16,10 @@ import httpx
 from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.engines.openai.streaming import StreamingServer
-from foretype_backend.engines.port import Capabilities, GenerationRequest, Origin
+from foretype_backend.engines.port import Capabilities, GenerationRequest
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
+from foretype_backend.prefix.origin import Origin
 
 _LEAST_CONTEXT: Final = 512
 

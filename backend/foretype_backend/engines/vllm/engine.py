@@ -25,7 +25,6 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     GenerationParams,
     GenerationRequest,
-    Origin,
 )
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.engines.vllm.library import Library, StepCounts, load_library
@@ -44,6 +43,7 @@ from foretype_backend.engines.vllm.request import (
     without_end,
 )
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
+from foretype_backend.prefix.origin import Origin
 
 
 class VllmEngine:

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from foretype_context.prompt.segments import Scope
 
-from foretype_backend.engines.port import GenerationParams, Origin
+from foretype_backend.engines.port import GenerationParams
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, Placement, to_parameters
 

@@ -24,10 +24,10 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     GenerationParams,
     GenerationRequest,
-    Origin,
 )
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
+from foretype_backend.prefix.origin import Origin
 
 _DRAIN_S: Final = 0.25
 """How long an aborted stream may take to end by itself; then its connection is closed."""
