@@ -8,7 +8,7 @@ import httpx
 import pytest
 from backend.world import TOKENIZER, gateway, profile
 from e2e.lsp_support import GatewayProcess
-from foretype_backend.playground.logins import BrowserLogins, cookie_name
+from foretype_backend.identity.logins import BrowserLogins, cookie_name
 from foretype_backend.playground.plans import Pages
 from foretype_context.prompt.assemble import Assembler
 from websockets.asyncio.client import connect

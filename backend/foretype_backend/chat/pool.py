@@ -28,6 +28,7 @@ from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.prefix.salt import SaltBook
+from foretype_backend.serving.block_pool import BlockPool
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
@@ -37,15 +38,6 @@ if TYPE_CHECKING:
 
 _AGAIN_S: Final = 2.0
 _log = logging.getLogger("foretype.gateway")
-
-
-@dataclass(frozen=True, slots=True)
-class BlockPool:
-    """Whole functions: the pool's own model has its own tokens and grammar."""
-
-    service: CompletionService
-    renderer: Renderer
-    fails_over: bool
 
 
 @dataclass(slots=True)

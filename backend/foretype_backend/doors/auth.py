@@ -22,7 +22,7 @@ from foretype_backend.admission.bounds import Bound
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import is_loopback
 from foretype_backend.identity.directory import Denial, Principal, Scope
-from foretype_backend.playground.logins import BrowserLogins
+from foretype_backend.identity.logins import BrowserLogins
 from foretype_backend.serving.fair_turns import Turn, Turns
 
 if TYPE_CHECKING:  # it brings the database's libraries, which a gateway with one token never loads

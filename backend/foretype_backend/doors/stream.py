@@ -26,7 +26,8 @@ from foretype_backend.doors.connection import StreamConnection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
 from foretype_backend.experiments.arms import ToldArm
 from foretype_backend.identity.directory import Denial, Principal, Scope, Tier
-from foretype_backend.playground.logins import PROTOCOL
+from foretype_backend.identity.logins import PROTOCOL
+from foretype_backend.serving.block_pool import BlockPool
 from foretype_backend.serving.completion import developer_of
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.next_edits import NextEditService
@@ -34,8 +35,7 @@ from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.served_revision import ChoosesRevision, ServedRevision
 from foretype_backend.serving.service import CompletionService
 
-if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
-    from foretype_backend.chat.pool import BlockPool
+if TYPE_CHECKING:  # it brings the libraries of a database
     from foretype_backend.experiments.live import LiveExperiments
 
 CLOSE_RESTART: Final = 1012

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import InvalidRequestError
@@ -30,15 +30,12 @@ from foretype_backend.doors.remembered_texts import RememberedTexts
 from foretype_backend.doors.stream_answers import RequestHost, StreamAnswers, answer_of, delta_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
+from foretype_backend.serving.block_pool import BlockPool
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt, Renderer, check_order
 from foretype_backend.serving.served_revision import ServedRevision
 from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
-
-if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
-    from foretype_backend.chat.pool import BlockPool
-
 
 _FOR_EITHER = (RequestClass.INTERACTIVE, RequestClass.BLOCK, RequestClass.SPECULATIVE)
 """Classes that more than one pool can answer."""

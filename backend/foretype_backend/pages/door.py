@@ -1,6 +1,6 @@
 """The door `/admin`: a page for anybody, which holds nothing, and its parts as HTML for who has a key with the scope `admin`.
 
-The page asks for its parts with both halves of a login (:mod:`foretype_backend.playground.logins`), so that no other site can: a part is
+The page asks for its parts with both halves of a login (:mod:`foretype_backend.identity.logins`), so that no other site can: a part is
 never the answer to an address that a browser was sent to. Nothing here changes anything. An administrator of a tenant sees that tenant.
 """
 

@@ -26,7 +26,7 @@ from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.identity.directory import Principal
-from foretype_backend.playground.logins import CODE_S, cookie_name
+from foretype_backend.identity.logins import CODE_S, cookie_name
 from foretype_backend.playground.next_edits import Offered, PageEditRequest, next_edit
 from foretype_backend.playground.plans import MAX_TEXT_CHARS, Pages
 

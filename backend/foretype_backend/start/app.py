@@ -35,12 +35,12 @@ from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.engines.port import Engine
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Denial, Directory
+from foretype_backend.identity.logins import BrowserLogins
 from foretype_backend.operations.admin import AdminDoor
 from foretype_backend.operations.fleet_signals import SignalsDoor
 from foretype_backend.pages.door import PagesDoor
 from foretype_backend.pages.parts import Fleet
 from foretype_backend.playground.door import PlaygroundDoor
-from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.fair_turns import Turns
