@@ -7,9 +7,9 @@ from backend.world import TOKEN, complete, gateway, scripted, segments
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import Scheduler, SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
-from foretype_backend.operations.metrics import Metrics
-from foretype_backend.operations.objectives import PromiseOutcome, judged
-from foretype_backend.operations.stages import STAGES, cached_by_scope
+from foretype_backend.metrics.metrics import Metrics
+from foretype_backend.metrics.objectives import PromiseOutcome, judged
+from foretype_backend.metrics.stages import STAGES, cached_by_scope
 from foretype_backend.start.phases import StartPhases
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_wire.messages import Error, RequestClass, Timings, Usage

@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 import uvicorn
-from foretype_backend.operations.loop_monitor import watch_loop
 from foretype_backend.transport.http_protocol import Connections, bounded
+from foretype_backend.transport.loop_monitor import watch_loop
 from foretype_backend.transport.server import EndableServer
 from foretype_client.private_gateway.finding import find_gateway
 from foretype_eval.gateway import GatewayOptions, connected, private_gateway
@@ -93,7 +93,7 @@ async def test_the_loop_is_looked_at_often_while_something_is_generated_and_seld
             over.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr("foretype_backend.operations.loop_monitor.asyncio.sleep", sleep)
+    monkeypatch.setattr("foretype_backend.transport.loop_monitor.asyncio.sleep", sleep)
     working = iter([False, True, True, False])
     watching = asyncio.ensure_future(watch_loop(lambda _: None, lambda: next(working), 2.0))
     await asyncio.wait_for(over.wait(), 60)

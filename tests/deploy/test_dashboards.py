@@ -20,9 +20,9 @@ from foretype_backend.fleet.routing.router import Router
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
 from foretype_backend.fleet.statistics import Agreement, PoolStatistics
 from foretype_backend.fleet.warmups import WarmStatistics
-from foretype_backend.operations.metrics import Metrics
-from foretype_backend.operations.objectives import PromiseOutcome
-from foretype_backend.operations.stages import STAGES
+from foretype_backend.metrics.metrics import Metrics
+from foretype_backend.metrics.objectives import PromiseOutcome
+from foretype_backend.metrics.stages import STAGES
 from foretype_wire.messages import RequestClass
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -15,7 +15,7 @@ from foretype_backend.doors.answers.probes import Health, Probe, Unready
 from foretype_backend.doors.auth import Gatekeeper, refusal
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.readiness import Readiness
-from foretype_backend.operations.metrics import CONTENT_TYPE
+from foretype_backend.metrics.metrics import CONTENT_TYPE
 from foretype_backend.serving.service import CompletionService
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}

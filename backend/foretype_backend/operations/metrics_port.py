@@ -16,7 +16,7 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.load import is_loopback
 from foretype_backend.config.settings import GatewayConfig
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.operations.metrics import CONTENT_TYPE
+from foretype_backend.metrics.metrics import CONTENT_TYPE
 from foretype_backend.transport.server import running
 
 _log = logging.getLogger("foretype.gateway")

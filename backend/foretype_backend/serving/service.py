@@ -35,7 +35,7 @@ from foretype_backend.engines.port import Engine, KnowsMemory
 from foretype_backend.errors import FAULT_TOLD, BudgetExceededError, EngineUnavailableError, Fault, PromptRefusedError
 from foretype_backend.identity.accounts import Accounts, refused_cost
 from foretype_backend.identity.directory import Principal, Tier
-from foretype_backend.operations.metrics import MeasuredEngine, Metrics
+from foretype_backend.metrics.metrics import MeasuredEngine, Metrics
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import (
     AdmittedRequest,

@@ -18,10 +18,10 @@ from foretype_backend.config.secret_files import SALT_FIELD, check_secret_files,
 from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, telemetry_url, usage_path
 from foretype_backend.config.tenants import check_tenants
 from foretype_backend.errors import ConfigError
-from foretype_backend.operations.certificate import Certificate
 from foretype_backend.start.prepare import Parts, prepare
 from foretype_backend.start.profile import check_profile
 from foretype_backend.start.running_server import PATIENCE_S
+from foretype_backend.transport.certificate import Certificate
 
 if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
     from foretype_backend.chat.edit_pool import EditParts

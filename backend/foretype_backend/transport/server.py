@@ -18,9 +18,9 @@ from starlette.applications import Starlette
 
 from foretype_backend.config.config import Config
 from foretype_backend.doors.stream import stream_door
-from foretype_backend.operations.certificate import Certificate
-from foretype_backend.operations.loop_monitor import watch_loop
+from foretype_backend.transport.certificate import Certificate
 from foretype_backend.transport.http_protocol import Connections, bounded
+from foretype_backend.transport.loop_monitor import watch_loop
 from foretype_backend.transport.sockets import Address, address_of, bind
 from foretype_backend.transport.websocket_frames import FrameProtocol
 

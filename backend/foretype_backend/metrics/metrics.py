@@ -16,8 +16,8 @@ from foretype_backend.admission.outcomes import Decision, Reason
 from foretype_backend.admission.scheduler import SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.identity.directory import Denial
-from foretype_backend.operations.objectives import ObjectiveMetrics
-from foretype_backend.operations.stages import StageMetrics
+from foretype_backend.metrics.objectives import ObjectiveMetrics
+from foretype_backend.metrics.stages import StageMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
