@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_backend.prefix.origin import Origin
 from foretype_context.tokens.tokenizer import Tokenizer
 
 IDS: Final = range(1000, 40_000)

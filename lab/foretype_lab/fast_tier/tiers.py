@@ -16,10 +16,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from foretype_backend.engines.port import Origin
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.engines.vllm.options import read_shape
+from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.salt import SaltBook
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.tokens.tokenizer import load_tokenizer
