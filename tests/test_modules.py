@@ -52,6 +52,7 @@ THROUGH = {
     "foretype_backend.serving": "backend/test_stream_door.py",
     "foretype_backend.start": "backend/test_gateway_process.py",
     "foretype_backend.start.server_canary": "backend/test_serve_servers.py",
+    "foretype_backend.transport.certificate": "backend/test_faults.py",
     "foretype_backend.telemetry": "backend/test_telemetry_store.py",
     "foretype_backend.vllm_plugin": "vllm/test_tiers.py",
     "foretype_eval.console": "eval/test_compare.py",
