@@ -100,7 +100,7 @@ async def test_an_answer_comes_whole_and_its_history_is_a_cached_prefix() -> Non
         second = (await http.post("/v1/chat/completions", json={"messages": turn}, headers=headers)).json()
         assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 20
         assert upstream.bodies[1]["messages"] == turn
-        (report,) = world.app.state.chat.templates.report()
+        (report,) = world.gateway.chat.templates.report()
         assert (report.template, report.hit_rate, report.changing) == ("explain", 20 / 60, False)
         metrics = (await http.get("/metrics")).text
         for times in ("ttft", "tpot"):
@@ -233,7 +233,7 @@ async def test_a_tier_whose_answers_crawl_takes_no_new_ones_until_they_do_not() 
     assert [pace.sheds(tier, now) for now in (3.0, 4.0, 5.0, 6.0, 7.0) for tier in (Tier.PAID,)][-1] is False
     assert not pace.sheds(Tier.FREE, 8.0)
     async with chatting() as (world, upstream), world.http() as http:
-        pool_pace = world.app.state.chat._pool.pace
+        pool_pace = world.gateway.chat._pool.pace
         for turn in range(2):
             for _ in range(50):
                 pool_pace.note(Tier.PAID, 1.0)

@@ -49,8 +49,8 @@ async def fleet(
         pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
         salts = SaltBook(SECRET, read_epochs(tmp_path / "epochs.json"))
         async with gateway(pool, salts=salts, token=token, **options) as world:
-            attach_pool(world.app, pool)
-            file, peers = EpochFile(tmp_path / "epochs.json", salts), world.app.state.peers
+            attach_pool(world.app, world.gateway.stream, pool)
+            file, peers = EpochFile(tmp_path / "epochs.json", salts), world.gateway.peers
             attach_purger(world.app, WorkerPurger(file, lambda: peers.ask("epochs", bool), note=noted), pool)
             yield world, made
 

@@ -35,7 +35,7 @@ async def test_a_message_in_pieces_is_one_message() -> None:
 @pytest.mark.parametrize("json", [False, True])
 async def test_a_message_of_any_size_arrives_whole(size: int, json: bool) -> None:
     async with gateway() as world, world.peer(json=json) as peer:
-        [connection] = world.app.state.stream.connections
+        [connection] = world.gateway.stream.connections
         connection.send(Delta(id="d", text="x" * size))
         answer = await peer.receive()
         assert isinstance(answer, Delta) and answer.text == "x" * size
@@ -61,7 +61,7 @@ class FullChannel:
 
 async def test_who_asks_and_does_not_listen_is_not_read_until_it_does() -> None:
     async with gateway() as world, world.peer():
-        [connection] = world.app.state.stream.connections
+        [connection] = world.gateway.stream.connections
         full = connection._channel = FullChannel()
         asked = 0
         while full.reading:
@@ -76,7 +76,7 @@ async def test_who_asks_and_does_not_listen_is_not_read_until_it_does() -> None:
 
 async def test_a_server_that_ends_as_one_peer_closes_tells_the_other() -> None:
     async with gateway() as world, world.peer(), world.peer() as stays:
-        leaving, staying = (one._channel for one in world.app.state.stream.connections)
+        leaving, staying = (one._channel for one in world.gateway.stream.connections)
         if leaving.transport.get_extra_info("peername") == stays.socket.local_address:
             leaving, staying = staying, leaving
         close = Frame(Opcode.CLOSE, (1000).to_bytes(2)).serialize(mask=True)
@@ -96,7 +96,7 @@ async def test_what_came_before_anybody_listened_is_heard() -> None:
 async def test_what_a_connection_knew_is_gone_with_it_and_not_with_the_collectors_next_round() -> None:
     async with gateway() as world:
         async with world.peer() as peer:
-            [connection] = world.app.state.stream.connections
+            [connection] = world.gateway.stream.connections
             await peer.ask("a")
             gone = weakref.ref(connection)
             del connection

@@ -30,7 +30,7 @@ async def raw(world_port: int, data: bytes, *, wait: bool = True) -> bytes:
 
 async def test_connections_beyond_the_limit_are_told_to_try_later() -> None:
     async with gateway() as world, world.peer() as peer:
-        world.app.state.stream.places.in_all = 1
+        world.gateway.stream.places.in_all = 1
         assert (await world.closes()).code == stream_door.CLOSE_TRY_LATER
         await peer.still_works()
 
@@ -114,7 +114,7 @@ async def test_a_slow_reader_costs_one_delta_and_nobody_else_waits() -> None:
         ) as slow:
             await slow.send(b"\x83\xa4type\xa5hello\xa1v\x01\xa6client\xa1x")
             await slow.recv()
-            connection = next(c for c in world.app.state.stream.connections if c.session.hello.client == "x")
+            connection = next(c for c in world.gateway.stream.connections if c.session.hello.client == "x")
             await quick.answer("q", max_tokens=900)
             for _ in range(1000):
                 if connection._channel.ready:  # until both sockets are full
@@ -123,7 +123,7 @@ async def test_a_slow_reader_costs_one_delta_and_nobody_else_waits() -> None:
             for number in range(2000):
                 connection.send(Delta(id="one", text=str(number)))
             assert repr(connection._outbox).startswith("<Outbox: 1 of")
-        await until(lambda: len(world.app.state.stream.connections) == 1)
+        await until(lambda: len(world.gateway.stream.connections) == 1)
 
 
 def test_no_secret_stands_in_what_is_printed() -> None:

@@ -307,7 +307,7 @@ async def test_a_gateway_asks_for_a_key_and_a_revoked_one_ends_its_connections(t
                 await store.revoke_key(good.id, NOW_MS)
                 assert (await peer.closed()).code == CLOSE_CREDENTIALS
             await world.closes(additional_headers=headers)
-            await until(lambda: not world.app.state.stream.connections)
+            await until(lambda: not world.gateway.stream.connections)
 
 
 async def test_a_key_that_expires_ends_its_connections(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from backend.world import gateway, profile
 from foretype_backend.admission.degradation import FREE_TIER, RUNGS, Ladder, profile_at
 from foretype_backend.admission.outcomes import SHED
 from foretype_backend.admission.pressure import Pressure
-from foretype_backend.doors.stream import stream_door
 from foretype_backend.identity.directory import Tier
 from foretype_context.prompt.profile import Service
 from foretype_lsp.status import State, StatusMachine
@@ -218,7 +217,7 @@ def test_a_rung_of_another_version_is_read_as_the_lowest() -> None:
 
 async def test_clients_of_a_tenant_are_told_and_show_it() -> None:
     async with gateway() as world, world.peer() as first, world.peer() as second:
-        door = stream_door(world.app)
+        door = world.gateway.stream
         loaded, other = sorted(door.connections, key=lambda one: one.session.name)
         loaded.principal = type(loaded.principal)(tenant="flood")
         climb(world.service.ladder, 3, level=4, begin=0, asked={"flood": (400, 0.0), other.principal.tenant: (20, 0.0)})
@@ -244,7 +243,7 @@ async def test_clients_of_a_tenant_are_told_and_show_it() -> None:
 
 async def test_all_clients_of_free_tenants_are_told_when_their_tier_moves() -> None:
     async with gateway() as world, world.peer() as first, world.peer() as second:
-        free, paid = sorted(stream_door(world.app).connections, key=lambda one: one.session.name)
+        free, paid = sorted(world.gateway.stream.connections, key=lambda one: one.session.name)
         free.principal = type(free.principal)(tenant="small", tier=Tier.FREE)
         asked = {paid.principal.tenant: (100, 0.0), "free": (100, 0.0)}
         climb(world.service.ladder, 4, level=4, begin=0, asked=asked)

@@ -7,7 +7,7 @@ import logging
 import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import httpx
 import pytest
@@ -17,7 +17,6 @@ from backend.test_fleet_gateway import COMMAND, LINES, SECRET, asked, flags
 from backend.test_gateway_process import serving
 from backend.world import OF_A_SHOP, TOKENIZER, TOKENIZER_PATH, World, gateway, until
 from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
-from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.errors import ConfigError, EngineUnavailableError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.doors import attach_pool
@@ -98,7 +97,7 @@ async def fleet(
         fast = FastConfig(discovery=discovery, check_every_s=0.5, idle_timeout_s=60.0)
         pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens, grammar="foretype-1")
         async with gateway(pool, salts=SaltBook(SECRET, {})) as ours.world:
-            attach_pool(cast("DocumentedApp", ours.world.app), pool)
+            attach_pool(ours.world.app, ours.world.gateway.stream, pool)
             yield ours
 
 

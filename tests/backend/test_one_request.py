@@ -183,24 +183,24 @@ async def test_remembered_texts_are_bounded_in_number_and_only_of_who_may_ask() 
         await stranger.send(complete("early", segments=tiny))
         assert isinstance(await stranger.receive(), Error)
         await peer.ask("many", segments=[*tiny, *tiny])  # above the limit of segments
-        assert [len(one.session.cache) for one in world.app.state.stream.connections] == [0, 0]
+        assert [len(one.session.cache) for one in world.gateway.stream.connections] == [0, 0]
         for number in range(5):
             texts = [segment(Kind.FILE, f"{number} {at}", path="f") for at in range(1024)]
             await peer.ask(f"r{number}", segments=texts)
-        assert max(len(one.session.cache) for one in world.app.state.stream.connections) == CAPACITY_ENTRIES
+        assert max(len(one.session.cache) for one in world.gateway.stream.connections) == CAPACITY_ENTRIES
         await peer.still_works()
 
 
 async def test_remembered_texts_of_a_tenant_are_bounded_over_its_connections_and_given_back() -> None:
     limits = LimitsConfig(segments_bytes_per_tenant=20_000)
     async with gateway(limits=limits) as world:
-        held = world.app.state.stream.remembered
+        held = world.gateway.stream.remembered
         async with world.peer() as one, world.peer() as two:
             text = "x = 1\n" * 1000
             for at, peer in enumerate((one, two, one, two)):
                 await peer.ask(f"a{at}", segments=segments(prefix=f"# {at}\n{text}"))
                 assert held.statistics().held < 20_000
-            digest = world.app.state.stream.connections
+            digest = world.gateway.stream.connections
             assert sum(len(connection.session.cache) for connection in digest) < 12
             for peer in (one, two):
                 await peer.still_works()
@@ -394,7 +394,7 @@ def test_whatever_lies_at_a_bound_of_the_socket_is_answered_and_nothing_stays(
                         assert isinstance(end, Need | Done if fits else Error)
                 await peer.still_works()
             await world.idle()
-            assert world.app.state.stream.turns.statistics().waiting == 0
+            assert world.gateway.stream.turns.statistics().waiting == 0
 
     asyncio.run(run())
 
@@ -420,7 +420,7 @@ def test_whatever_lies_at_a_bound_of_the_http_doors_is_answered_and_nothing_stay
                     assert answer.status_code == (200 if len(text) + count * 6 <= 1 << 19 else 400)
             assert (await http.post("/v1/completions", json={"prompt": "x = "})).status_code == 200
             await world.idle()
-            assert world.app.state.requests.statistics().held == 0
+            assert world.gateway.requests.statistics().held == 0
 
     asyncio.run(run())
 

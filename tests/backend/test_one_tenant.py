@@ -52,7 +52,7 @@ async def test_one_tenants_connections_lock_nobody_else_out(tmp_path: Path) -> N
             async with world.peer(additional_headers=other) as peer:
                 await peer.still_works()
             await second.still_works()
-        await until(lambda: world.app.state.stream.places.statistics().held == 0)
+        await until(lambda: world.gateway.stream.places.statistics().held == 0)
 
 
 async def test_a_gateway_of_one_tenant_gives_it_everything() -> None:
@@ -73,20 +73,20 @@ async def test_http_requests_are_bounded_for_a_tenant_and_in_all(tmp_path: Path)
                 return await http.post("/v1/completions", json=body, headers=headers)
 
             first = asyncio.ensure_future(ask(acme))
-            await until(lambda: world.app.state.requests.statistics().held == 1)
+            await until(lambda: world.gateway.requests.statistics().held == 1)
             again = await ask(acme)
             assert (again.status_code, again.headers["Retry-After"]) == (429, "1")
             assert "your tenant" in again.json()["error"]["message"]
             second = asyncio.ensure_future(ask(other))
-            await until(lambda: world.app.state.requests.statistics().held == 2)
-            world.app.state.requests.each = 5
+            await until(lambda: world.gateway.requests.statistics().held == 2)
+            world.gateway.requests.each = 5
             full = await ask(acme)
             assert (full.status_code, full.headers["Retry-After"]) == (503, "1")
             assert (await http.get("/healthz")).status_code == 200
             for task in (first, second):
                 task.cancel()
             await asyncio.gather(first, second, return_exceptions=True)
-        await until(lambda: world.app.state.requests.statistics().held == 0)
+        await until(lambda: world.gateway.requests.statistics().held == 0)
 
 
 async def _ends(world: World, *said: bytes, pause_s: float = 0.0) -> bytes:
@@ -272,7 +272,7 @@ async def test_a_ping_flood_of_somebody_who_does_not_read_stays_small(tmp_path: 
         loop = asyncio.get_running_loop()
         head = HANDSHAKE[:-2] + f"Authorization: {acme['Authorization']}\r\n\r\n".encode()
         await loop.sock_sendall(plain, head.replace(b"Host: a", b"Host: localhost"))
-        await until(lambda: len(world.app.state.stream.connections) == 2)
+        await until(lambda: len(world.gateway.stream.connections) == 2)
         flood = masked(Opcode.PING, b"p" * 125) * 2000
         hello = masked(Opcode.BINARY, msgspec.msgpack.encode({"type": "hello", "v": 1, "client": "flood"}))
         await loop.sock_sendall(plain, hello)
@@ -281,7 +281,7 @@ async def test_a_ping_flood_of_somebody_who_does_not_read_stays_small(tmp_path: 
             await asyncio.wait_for(loop.sock_sendall(plain, flood), 60)
             sent += 1
         await victim.still_works()
-        flooding = next(one for one in world.app.state.stream.connections if one.principal.tenant == "acme")
+        flooding = next(one for one in world.gateway.stream.connections if one.principal.tenant == "acme")
         assert flooding._channel.transport.get_write_buffer_size() < 200_000
         plain.close()
 

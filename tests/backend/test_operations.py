@@ -114,13 +114,13 @@ async def test_a_reload_changes_what_it_can_and_names_the_rest() -> None:
             world.config, limits=limits, gateway=GatewayConfig(port=1, origins=("https://ok",)), token=None
         )
         told = profile(budgets=structs.replace(profile().budgets, line_tokens=5))
-        reloader = Reloader(world.config, lambda: wanted, lambda config: world.app.state.use(config, told))
+        reloader = Reloader(world.config, lambda: wanted, lambda config: world.gateway.use(config, told))
         assert reloader.reload() == ["gateway.port"]
         update = await peer.receive()
         assert isinstance(update, Profile)
         assert update.budgets.line_tokens == 5
         assert world.service.scheduler.limits.max_running == 3
-        assert world.app.state.stream.keeper.listed({"host": "localhost", "origin": "https://ok"})
+        assert world.gateway.stream.keeper.listed({"host": "localhost", "origin": "https://ok"})
         await peer.still_works()
 
 
@@ -284,6 +284,6 @@ async def test_no_log_at_any_level_holds_source_text() -> None:
 
 async def test_a_goaway_reaches_every_client() -> None:
     async with gateway() as world, world.peer() as one, world.peer() as two:
-        world.app.state.stream.goaway(5000.0)
+        world.gateway.stream.goaway(5000.0)
         assert await one.receive() == await two.receive() == Goaway(grace_ms=5000.0)
         await one.answer("still")

@@ -170,7 +170,7 @@ def port() -> Iterator[int]:
 
 async def test_a_gateway_that_drains_lives_and_is_not_ready() -> None:
     async with gateway() as world, world.peer(), world.http() as http:
-        world.app.state.stream.goaway(grace_ms=1000.0)
+        world.gateway.stream.goaway(grace_ms=1000.0)
         await comes(http, 503, "draining")
         assert (await http.get("/livez")).status_code == 200
         assert (await http.get("/healthz")).json()["status"] == "draining"

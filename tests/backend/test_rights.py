@@ -114,7 +114,7 @@ async def shop(folder: Path) -> AsyncGenerator[tuple[Shop, Replica]]:
             keys[user] = {"Authorization": f"Bearer {key.text}"}
         pool = make_pool(FastConfig(replicas=(f"{replica.url}/v1",)), vocabulary_tokens=TOKENIZER.vocabulary_tokens)
         async with gateway(pool, salts=salts(), identity=identity) as world:
-            attach_pool(world.app, pool)
+            attach_pool(world.app, world.gateway.stream, pool)
             made = Shop(world, identity, store, keys)
             await made.looks()
             yield made, replica

@@ -32,12 +32,12 @@ async def test_frames_that_never_end_hold_nobody_up_and_are_let_go(monkeypatch: 
     monkeypatch.setattr(connection, "HELLO_S", 3)
     async with gateway() as world, world.peer() as peer:
         slow = await asyncio.gather(*(dribble(world) for _ in range(20)))
-        assert len(world.app.state.stream.connections) == 21
+        assert len(world.gateway.stream.connections) == 21
         await peer.still_works()
         for reader, writer in slow:
             assert b"\x88" in await reader.read(1024)  # half a frame says nothing: they are told so, and closed
             writer.close()
-        await until(lambda: len(world.app.state.stream.connections) == 1)
+        await until(lambda: len(world.gateway.stream.connections) == 1)
         await peer.still_works()
 
 

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.config.settings import LimitsConfig
-from foretype_backend.doors.stream import stream_door
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.intake import Sender
@@ -195,7 +194,7 @@ async def test_a_cancel_has_reached_the_engine_when_its_frame_is_read(frames: li
         told: list[str] = []
         world.engine.abort = told.append
         await peer.begin("a", max_tokens=50)
-        (connection,) = stream_door(world.app).connections
+        (connection,) = world.gateway.stream.connections
         for frame in frames:
             connection._came(msgspec.msgpack.encode(frame))  # pyright: ignore[reportPrivateUsage]
             assert told == [connection.session.key("a")], "and once is enough"
@@ -383,7 +382,7 @@ async def test_changed_is_accepted() -> None:
 
 async def test_a_new_profile_is_sent_to_everybody() -> None:
     async with gateway() as world, world.peer() as peer:
-        stream_door(world.app).update_profile(profile(strategy="next-2"))
+        world.gateway.stream.update_profile(profile(strategy="next-2"))
         message = await peer.receive()
         assert isinstance(message, Profile)
         assert message.strategy == "next-2"
@@ -392,7 +391,7 @@ async def test_a_new_profile_is_sent_to_everybody() -> None:
 async def test_many_are_told_of_a_profile_a_few_at_a_time_and_of_the_newest_alone() -> None:
     async with gateway() as world, contextlib.AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(world.peer()) for _ in range(20)]
-        door = stream_door(world.app)
+        door = world.gateway.stream
         told = Counter[str]()
         for connection in door.connections:
             connection.send = lambda message: told.update([message.strategy])  # type: ignore[method-assign]
@@ -412,7 +411,7 @@ async def test_disconnect_ends_everything_of_the_connection() -> None:
             assert isinstance(await peer.receive(), Delta)
         await world.idle()
         assert len(world.engine.aborted) == 3
-        assert len(stream_door(world.app).connections) == 0
+        assert len(world.gateway.stream.connections) == 0
 
 
 async def test_a_slow_reader_loses_nothing() -> None:

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from backend.world import World, complete, gateway, scripted
 from foretype_backend.config.settings import LimitsConfig
-from foretype_backend.doors.stream import stream_door
 from foretype_wire.messages import Delta, Done, Error, Need
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,7 +124,7 @@ async def test_random_comings_and_goings_leave_nothing_behind() -> None:
         await asyncio.gather(*(one_client(world) for _ in range(6)))
         await world.idle()
         assert engine.statistics().waiting == 0
-        assert not stream_door(world.app).connections
+        assert not world.gateway.stream.connections
         engine._faults.clear()
         async with world.peer() as peer:
             await peer.still_works()

@@ -156,12 +156,11 @@ async def test_cancel_of_the_client_frees_the_engine() -> None:
 
 
 async def test_a_gateway_that_forgot_asks_again_and_the_client_never_notices() -> None:
-    from foretype_backend.doors.stream import stream_door
 
     async with gateway(scripted("x\n")) as world, session_of(world) as session:
         calls = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 4)
         await collect(session, calls[0])
-        (connection,) = stream_door(world.app).connections
+        (connection,) = world.gateway.stream.connections
         connection.session.cache.clear()
         text, done = await collect(session, calls[1])
         assert text

@@ -107,7 +107,7 @@ async def test_a_tenants_administrator_sees_no_other_tenants_name(tmp_path: Path
         headers = {"Authorization": f"Bearer {key.text}"}
         async with gateway(identity=identity, salts=salts()) as world, world.http(headers=headers) as http:
             world.service.ladder = Low()
-            world.app.state.chat.templates.asked("rivals-own", "")
+            world.gateway.chat.templates.asked("rivals-own", "")
             answer = await http.get("/admin/status")
             report: dict[str, Any] = answer.json()
             assert "rival" not in answer.text

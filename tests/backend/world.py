@@ -17,10 +17,12 @@ import pytest
 import uvicorn.server
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import GatewayConfig, LimitsConfig
+from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.scripted import ScriptedEngine, text_script
 from foretype_backend.serving.service import CompletionService
-from foretype_backend.start.app import create_app
+from foretype_backend.start.app import Gateway, create_app
+from foretype_backend.transport.loop_monitor import LoopWatch
 from foretype_backend.transport.server import running
 from foretype_client.session.opening import opened
 from foretype_context.prompt.segments import Kind, Scope, Source
@@ -42,7 +44,6 @@ from foretype_wire.messages import (
     WireSegment,
     Workspace,
 )
-from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Close
@@ -75,12 +76,16 @@ def scripted(answer: str | Callable[[str], str] = "x + 1\n", **options: Any) -> 
 
 @dataclass
 class World:
-    app: Starlette
+    gateway: Gateway
     engine: Any
     service: CompletionService
     config: Config
     host: str
     port: int
+
+    @property
+    def app(self) -> DocumentedApp:
+        return self.gateway.app
 
     @property
     def ws_url(self) -> str:
@@ -273,13 +278,15 @@ async def gateway(
     )
     engine = engine or scripted()
     await engine.start()
-    app = create_app(config, engine, tokenizer, with_profile or profile(), tokenizer_file=TOKENIZER_FILE, **app_options)
+    made = create_app(
+        config, engine, tokenizer, with_profile or profile(), tokenizer_file=TOKENIZER_FILE, **app_options
+    )
     try:
         with patch.object(uvicorn.server, "asyncio", _Hurried()):
-            async with running(app, config) as (host, port):
-                yield World(app, engine, app.state.service, config, host, port)
+            async with running(made.app, config, watch=LoopWatch(made.late, made.working)) as (host, port):
+                yield World(made, engine, made.service, config, host, port)
     finally:
-        app.state.encoding.close()
+        made.encoding.close()
         await engine.close()
 
 

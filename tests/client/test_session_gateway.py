@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, scripted, until
 from client.wire_server import read
-from foretype_backend.doors.stream import stream_door
 from foretype_client.session.connecting import Backoff
 from foretype_client.session.session import Session
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
@@ -58,7 +57,7 @@ async def test_the_engine_sees_the_prompt_that_the_client_has_whatever_travelled
     async with gateway(scripted(answer)) as world, connected(world, json=json) as session:
         for number in range(40):
             if rng.random() < 0.2:
-                for connection in stream_door(world.app).connections:
+                for connection in world.gateway.stream.connections:
                     connection.session.cache.clear()
             asked = call(
                 str(number),
@@ -139,8 +138,8 @@ async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
 
 async def test_goaway_of_the_real_gateway_moves_the_session_on() -> None:
     async with gateway() as world, connected(world) as session:
-        stream_door(world.app).goaway(1000.0)
+        world.gateway.stream.goaway(1000.0)
         await until(lambda: not session.connected)
-        stream_door(world.app).draining = False  # another gateway, behind the same address
+        world.gateway.stream.draining = False  # another gateway, behind the same address
         await until(lambda: session.statistics().connections == 2 and session.connected)
         await read(session.complete(call("1", "x = 1\n", "")))

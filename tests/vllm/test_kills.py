@@ -96,7 +96,7 @@ async def test_a_killed_vllm_costs_only_what_was_asked_while_it_was_away(model_f
             await identity.watch.look()
             headers = {"Authorization": f"Bearer {key.text}"}
             async with gateway(pool, identity=identity, salts=salts(), accounts=accounts) as world:
-                attach_pool(world.app, pool)
+                attach_pool(world.app, world.gateway.stream, pool)
                 async with developers(world, headers) as load:
                     for number in range(1, ROUNDS + 1):
                         await load.more(20, good=answered)

@@ -15,7 +15,6 @@ from foretype_context.prompt.profile import Budgets, Service
 from foretype_wire.messages import Changed, Goaway, Hello, Profile
 from foretype_wire.subscriptions import Subscribers
 from msgspec.structs import replace
-from starlette.applications import Starlette
 from starlette.websockets import WebSocket
 
 from foretype_backend.admission.bounds import Bound
@@ -238,11 +237,3 @@ class StreamDoor:
         if self.places.full(principal.tenant):
             return CLOSE_TRY_LATER, "this gateway has all the connections it takes; try again later"
         return principal
-
-
-def stream_door(app: Starlette) -> StreamDoor:
-    """The stream door of an application made by :func:`foretype_backend.start.app.create_app`."""
-    door = app.state.stream
-    if not isinstance(door, StreamDoor):
-        raise TypeError("this application was not made by create_app")
-    return door

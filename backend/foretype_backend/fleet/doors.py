@@ -8,22 +8,24 @@ from collections.abc import Callable
 from foretype_wire.messages import Changed
 
 from foretype_backend.doors.contract import DocumentedApp
-from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
-from foretype_backend.doors.stream import stream_door
+from foretype_backend.doors.prefix import PurgeDoor
+from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.fleet.pool import ReplicaPool
+from foretype_backend.fleet.prefix_door import PrefixDoor
 from foretype_backend.prefix.purge_report import Purger
 from foretype_backend.prefix.rights import CacheRights
 from foretype_backend.serving.completion import developer_of
 
 
-def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """Connects an application made by :func:`foretype_backend.start.app.create_app` with the pool that is its engine.
+def attach_pool(
+    app: DocumentedApp, stream: StreamDoor, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Connects the doors of a gateway with the pool that is its engine.
 
     Args:
         clock: the pool's.
     """
-    follow_sessions(app, pool, clock=clock)
-    stream = stream_door(app)
+    follow_sessions(stream, pool, clock=clock)
     stream.feedback.told.add(
         lambda sender, events: pool.revisions.told(developer_of(sender.tenant, sender.user, sender.connection), events)
     )
@@ -31,9 +33,8 @@ def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], fl
     PrefixDoor(pool, clock=clock, rights=lambda: salts.rights if salts is not None else CacheRights()).register(app)
 
 
-def follow_sessions(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
+def follow_sessions(stream: StreamDoor, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
     """What sessions do, and purges, reach the book of a pool's caches."""
-    stream = stream_door(app)
 
     def changed(session: str, change: Changed) -> None:
         pool.book.changed(session, change.documents, clock())

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,6 +39,7 @@ from foretype_backend.identity.directory import Denial, Directory
 from foretype_backend.identity.logins import BrowserLogins
 from foretype_backend.operations.admin import AdminDoor
 from foretype_backend.operations.fleet_signals import SignalsDoor
+from foretype_backend.operations.worker_peers import WorkerAddress, WorkerPeers
 from foretype_backend.pages.door import PagesDoor
 from foretype_backend.pages.parts import Fleet
 from foretype_backend.playground.door import PlaygroundDoor
@@ -46,7 +48,7 @@ from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.next_edits import NextEditService
 from foretype_backend.serving.render import Renderer
-from foretype_backend.serving.served_revision import ChoosesRevision, ServedRevision
+from foretype_backend.serving.served_revision import ServedRevision
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
 from foretype_backend.telemetry.intake import Sender
@@ -59,8 +61,49 @@ if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.experiments.live import LiveExperiments
     from foretype_backend.identity.identity import Identity
-    from foretype_backend.operations.worker_peers import WorkerAddress
     from foretype_backend.start.revisions import RevisionParts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What :func:`create_app` put together, for what runs it.
+
+    Attributes:
+        app: all doors.
+        service: of the fast pool.
+        revisions: of the model beside that of `service`, by name.
+        peers: started and closed by the caller.
+        requests: HTTP requests that are being answered.
+        encoding: closed by the caller.
+        late: takes how late the event loop was, in seconds.
+    """
+
+    app: DocumentedApp
+    stream: StreamDoor
+    service: CompletionService
+    revisions: Mapping[str, ServedRevision]
+    chat: ChatDoor
+    peers: WorkerPeers
+    keeper: Gatekeeper
+    requests: Bound
+    encoding: EncodePool
+    late: Callable[[float], None]
+
+    def working(self) -> bool:
+        """Whether the fast pool generates something."""
+        return bool(self.service.statistics().running)
+
+    def use(self, config: Config, profile: Profile) -> None:
+        """Put another configuration in place while connections stay open."""
+        self.keeper.use(config)
+        for service in (self.service, *(one.service for one in self.revisions.values())):
+            service.use(config.limits, _admission(config))
+        connections, requests = _per_tenant(self.keeper, config)
+        self.stream.use(config.limits, config.gateway.max_connections, connections)
+        self.requests.in_all, self.requests.each = config.gateway.max_requests, requests
+        free_budgets = config.model.free_budgets
+        if (profile, free_budgets) != (self.stream.profile, self.stream.main.free_budgets):
+            self.stream.update_profile(profile, free_budgets)
 
 
 def create_app(
@@ -81,7 +124,7 @@ def create_app(
     tracing: Tracing | None = None,
     experiments: LiveExperiments | None = None,
     revisions: Mapping[str, RevisionParts] | None = None,
-) -> DocumentedApp:
+) -> Gateway:
     """Put the gateway together.
 
     Args:
@@ -95,9 +138,9 @@ def create_app(
         accounts: budgets of everybody, and what they used.
         quality: chat and whole blocks; started and closed by the caller.
         edit_pool: a model for next edits on a server of its own; started and closed by the caller.
-        place: of this worker among several; `state.peers` is started and closed by the caller.
+        place: of this worker among several; `peers` is started and closed by the caller.
         experiments: change what clients are told; started and closed by the caller.
-        revisions: of the model, with profiles and pools of their own; who chooses among them is told to `state.choose_revisions`.
+        revisions: of the model, with profiles and pools of their own; `stream.revisions` chooses among them.
         tracing: takes spans of requests to the fast pool, timed by `time.perf_counter`; closed by the caller.
     """
     limits = config.limits
@@ -216,51 +259,25 @@ def create_app(
     pages = PagesDoor(config, admin, functools.partial(_fleet, pools))
     for door in (openai, chat, infill, next_edit, health, admin, signals, pages, playground, DocumentDoor(app.openapi)):
         door.register(app)
-    app.state.encoding = encoding
-    app.state.requests = requests
-    app.state.late = service.metrics.watch_loop()
-    app.state.working = lambda: bool(service.statistics().running)
     service.metrics.watch_held(lambda: requests.statistics().held, lambda: stream.remembered.statistics().held)
-    app.state.stream = stream
-    app.state.service = service
-    app.state.chat = chat
-    app.state.peers = admin.peers
-    app.state.use = functools.partial(
-        _use, [service, *(one.service for one in others.values())], stream, keeper, requests
+    return Gateway(
+        app=app,
+        stream=stream,
+        service=service,
+        revisions=others,
+        chat=chat,
+        peers=admin.peers,
+        keeper=keeper,
+        requests=requests,
+        encoding=encoding,
+        late=service.metrics.watch_loop(),
     )
-    app.state.revisions = others
-
-    def choose_revisions(chooser: ChoosesRevision) -> Callable[[], None]:
-        stream.revisions = chooser
-        return stream.tell_all
-
-    app.state.choose_revisions = choose_revisions
-    return app
 
 
 def _fleet(pools: Mapping[str, CompletionService]) -> Fleet:
     """Replicas of the pools that have any, by name."""
     found = {name: getattr(service.engine, "pool_statistics", None) for name, service in pools.items()}
     return {name: ask().replicas for name, ask in found.items() if ask is not None}
-
-
-def _use(
-    services: Sequence[CompletionService],
-    stream: StreamDoor,
-    keeper: Gatekeeper,
-    requests: Bound,
-    config: Config,
-    profile: Profile,
-) -> None:
-    """Put another configuration in place while connections stay open."""
-    keeper.use(config)
-    for service in services:
-        service.use(config.limits, _admission(config))
-    stream.use(config.limits, config.gateway.max_connections, _per_tenant(keeper, config)[0])
-    requests.in_all, requests.each = config.gateway.max_requests, _per_tenant(keeper, config)[1]
-    free_budgets = config.model.free_budgets
-    if (profile, free_budgets) != (stream.profile, stream.main.free_budgets):
-        stream.update_profile(profile, free_budgets)
 
 
 async def _discard(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:

@@ -77,6 +77,7 @@ async def run_gateway(
         from foretype_backend.start import optional_parts
         from foretype_backend.start.app import create_app
         from foretype_backend.start.server_canary import check_blocks, check_server
+        from foretype_backend.transport.loop_monitor import LoopWatch
         from foretype_backend.transport.server import serve_until_told
 
         where = None if inherited.place is None else WorkerAddress.of(inherited.place)
@@ -122,28 +123,23 @@ async def run_gateway(
             experiments=experiments,
             revisions=start.revisions,
         )
-        closing.callback(gateway.state.encoding.close)
+        closing.callback(gateway.encoding.close)
         if start.revisions:
             from foretype_backend.start.revisions import open_revisions
 
             await open_revisions(
-                gateway,
-                parts.engine,
-                start.revisions,
-                served=gateway.state.revisions,
-                use=gateway.state.choose_revisions,
-                closing=closing,
+                gateway.stream, parts.engine, start.revisions, served=gateway.revisions, closing=closing
             )
         if experiments is not None:
             closing.push_async_callback(experiments.close)
             await experiments.start()
-        peers = gateway.state.peers
+        peers = gateway.peers
         closing.push_async_callback(peers.close)
         await peers.start()
         if leases is not None:
-            gateway.state.service.metrics.watch_leases(leases.away_s)
+            gateway.service.metrics.watch_leases(leases.away_s)
         if certificate is not None:
-            gateway.state.service.metrics.watch_certificate(certificate.expires_s)
+            gateway.service.metrics.watch_certificate(certificate.expires_s)
         if salts is not None:
             optional_parts.attach_caches(config, gateway, parts.engine, salts, identity, quality)
 
@@ -161,17 +157,19 @@ async def run_gateway(
                     announced(config.state_dir, host=host, port=port, token=config.token, version=gateway_version())
                 )
             phases.over("doors")
-            gateway.state.service.metrics.watch_start(phases.seconds)
+            gateway.service.metrics.watch_start(phases.seconds)
             ready(address)
 
         def use(new: Config) -> None:
             profile = make_profile(new, parts)
             if certificate is not None:
                 certificate.renew()
-            gateway.state.use(new, profile)
+            gateway.use(new, profile)
 
         await serve_until_told(
-            gateway,
+            gateway.app,
+            gateway.stream,
+            LoopWatch(gateway.late, gateway.working),
             config,
             listener,
             ready=tell,

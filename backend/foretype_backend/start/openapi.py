@@ -12,8 +12,9 @@ from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER
 
 from foretype_backend.config.config import Config
-from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
+from foretype_backend.doors.prefix import PurgeDoor
 from foretype_backend.engines.scripted import ScriptedEngine
+from foretype_backend.fleet.prefix_door import PrefixDoor
 from foretype_backend.start.app import create_app
 
 
@@ -23,7 +24,7 @@ def document(tokenizer: Tokenizer) -> dict[str, Any]:
     profile = Profile(
         model="scripted", grammar="foretype-1", tokenizer_digest=tokenizer.digest, context_limit_tokens=2048
     )
-    app = create_app(Config(), engine, tokenizer, profile)
+    app = create_app(Config(), engine, tokenizer, profile).app
     PrefixDoor(cast(Any, None)).register(app)  # nobody asks these doors anything
     PurgeDoor(cast(Any, None)).register(app)
     return app.openapi()

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from foretype_backend.admission.redis_leases import RedisLeases
     from foretype_backend.chat.edit_pool import EditPool
     from foretype_backend.chat.pool import QualityPool
-    from foretype_backend.doors.contract import DocumentedApp
     from foretype_backend.engines.port import Engine
     from foretype_backend.experiments.live import LiveExperiments
     from foretype_backend.identity.accounts import Accounts
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.purge_report import Purger
     from foretype_backend.prefix.salt import SaltBook
+    from foretype_backend.start.app import Gateway
     from foretype_backend.start.plan import StartPlan
     from foretype_backend.telemetry.sink import TelemetrySink
 
@@ -263,7 +263,7 @@ def make_salts(config: Config, identity: Identity | None) -> SaltBook:
 
 def attach_caches(
     config: Config,
-    gateway: DocumentedApp,
+    gateway: Gateway,
     engine: Engine,
     salts: SaltBook,
     identity: Identity | None,
@@ -275,15 +275,15 @@ def attach_caches(
 
     pool = engine if isinstance(engine, ReplicaPool) else None
     if pool is not None:
-        attach_pool(gateway, pool)
+        attach_pool(gateway.app, gateway.stream, pool)
     if quality is not None:
         for service in (quality.chat, *(() if quality.block is None else (quality.block.service,))):
             if isinstance(service.engine, ReplicaPool):
-                follow_sessions(gateway, service.engine)
-    attach_purger(gateway, _purger(config, gateway, salts, identity), pool)
+                follow_sessions(gateway.stream, service.engine)
+    attach_purger(gateway.app, _purger(config, gateway, salts, identity), pool)
 
 
-def _purger(config: Config, gateway: DocumentedApp, salts: SaltBook, identity: Identity | None) -> Purger:
+def _purger(config: Config, gateway: Gateway, salts: SaltBook, identity: Identity | None) -> Purger:
     """With an identity store every gateway follows it; without one, the workers of this gateway follow its file."""
     if identity is not None and identity.purges is not None:
         from foretype_backend.identity.store_purges import StorePurger
@@ -291,7 +291,7 @@ def _purger(config: Config, gateway: DocumentedApp, salts: SaltBook, identity: I
         return StorePurger(identity.purges)
     from foretype_backend.prefix.epochs import EpochFile, WorkerPurger
 
-    file, peers = EpochFile(epochs_path(config), salts), gateway.state.peers
+    file, peers = EpochFile(epochs_path(config), salts), gateway.peers
 
     def follow() -> bool:
         file.follow()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import cast
@@ -12,7 +12,7 @@ from foretype_context.prompt.profile import Profile
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.rules import of_revision
-from foretype_backend.doors.contract import DocumentedApp
+from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.engines.port import Engine
 from foretype_backend.fleet.doors import follow_sessions
 from foretype_backend.fleet.pool import ReplicaPool
@@ -67,18 +67,18 @@ def keep_revisions_apart(main: Engine, revisions: Mapping[str, RevisionParts]) -
 
 
 async def open_revisions(
-    gateway: DocumentedApp,
+    stream: StreamDoor,
     main: Engine,
     revisions: Mapping[str, RevisionParts],
     *,
     served: Mapping[str, ServedRevision],
-    use: Callable[[ServedRevisions], Callable[[], None]],
     closing: AsyncExitStack,
 ) -> None:
     """Start the pools. Nobody is waited for: a revision is told of when the first of its replicas has passed the canary.
 
     Args:
-        use: takes who chooses, and gives what tells all clients.
+        stream: asks from now on which revision answers a client.
+        served: by name.
     """
     if not revisions:
         return
@@ -87,19 +87,18 @@ async def open_revisions(
         with of_revision(name):
             return make_profile(revisions[name].config, revisions[name].parts)
 
-    chooser: ServedRevisions
     chooser = ServedRevisions(
         cast("ReplicaPool", main),
         {name: one.pool for name, one in revisions.items()},
         served=served,
         profile_of=profile_of,
-        tell=lambda: tell(),
+        tell=stream.tell_all,
         free=next((one.config.pool.free_revision for one in revisions.values()), None),
     )
-    tell = use(chooser)
+    stream.revisions = chooser
     closing.push_async_callback(chooser.close)
     for one in revisions.values():
         await check_server(one.config, one.parts, layout=layout_of(one.config, one.parts))
-        follow_sessions(gateway, one.pool)
+        follow_sessions(stream, one.pool)
         await one.pool.start()
     chooser.start()

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 _BUSY_S: Final = 0.02
 CALM_S: Final = 0.25
 """Between samples while nobody asks."""
+
+
+class LoopWatch(NamedTuple):
+    """`late` takes by how many seconds the loop was late; `working` says whether something is generated."""
+
+    late: Callable[[float], None]
+    working: Callable[[], bool]
 
 
 async def watch_loop(late: Callable[[float], None], busy: Callable[[], bool], calm_s: float = CALM_S) -> None:

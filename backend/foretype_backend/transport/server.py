@@ -7,20 +7,20 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import uvicorn
 from foretype_wire.garbage_collection import calm_collector
+from foretype_wire.tasks import end_tasks
 from starlette.applications import Starlette
 
 from foretype_backend.config.config import Config
-from foretype_backend.doors.stream import stream_door
 from foretype_backend.transport.certificate import Certificate
 from foretype_backend.transport.http_protocol import Connections, bounded
-from foretype_backend.transport.loop_monitor import watch_loop
+from foretype_backend.transport.loop_monitor import LoopWatch, watch_loop
 from foretype_backend.transport.sockets import Address, address_of, bind
 from foretype_backend.transport.websocket_frames import FrameProtocol
 
@@ -43,6 +43,22 @@ _PRIVATE_CALM_S: Final = 2.0
 
 _KEEP_ALIVE_S: Final = 30
 """Longer than clients keep an idle connection, mostly five seconds: who closes first must not be who is just asked again."""
+
+
+class Clients(Protocol):
+    """Those that are connected for long: a gateway ends when the last one leaves, or asks them to move."""
+
+    @property
+    def connections(self) -> Collection[object]: ...
+
+    @property
+    def activity(self) -> asyncio.Event:
+        """Set whenever a connection came or left."""
+        ...
+
+    def goaway(self, grace_ms: float) -> None:
+        """Ask every client to move on within `grace_ms`, and take no new one."""
+        ...
 
 
 class EndableServer(uvicorn.Server):
@@ -99,29 +115,39 @@ def _server(app: Starlette, config: Config, certificate: Certificate | None) -> 
 
 @contextlib.asynccontextmanager
 async def running(
-    app: Starlette, config: Config, listener: socket.socket | None = None, certificate: Certificate | None = None
+    app: Starlette,
+    config: Config,
+    listener: socket.socket | None = None,
+    certificate: Certificate | None = None,
+    watch: LoopWatch | None = None,
 ) -> AsyncGenerator[Address]:
     """Serve `app` while the block runs; yields the address it is bound to. Also for tests and benchmarks in process.
 
     Args:
         listener: a bound socket; without one the configured address is bound. Closed at the end.
         certificate: makes it speak TLS.
+        watch: told how late the event loop is.
     """
-    async with _running(app, config, listener or bind(config), certificate) as (_, address):
+    async with _running(app, config, listener or bind(config), certificate, watch) as (_, address):
         yield address
 
 
 @contextlib.asynccontextmanager
 async def _running(
-    app: Starlette, config: Config, listener: socket.socket, certificate: Certificate | None
+    app: Starlette,
+    config: Config,
+    listener: socket.socket,
+    certificate: Certificate | None,
+    watch: LoopWatch | None,
 ) -> AsyncGenerator[tuple[EndableServer, Address]]:
     server = _server(app, config, certificate)
-    late = getattr(app.state, "late", _nobody)
-    if config.private:  # it has a connection all day, and keeps no laptop awake; a team's is looked at evenly
-        watching = watch_loop(late, getattr(app.state, "working", _never), _PRIVATE_CALM_S)
-    else:
-        watching = watch_loop(late, lambda: bool(server.server_state.connections))
-    monitor = asyncio.ensure_future(watching)
+    monitors: list[asyncio.Task[None]] = []
+    if watch is not None and config.private:
+        # It has a connection all day, and keeps no laptop awake; a team's is looked at evenly.
+        monitors.append(asyncio.create_task(watch_loop(watch.late, watch.working, _PRIVATE_CALM_S)))
+    elif watch is not None:
+        connected = server.server_state.connections
+        monitors.append(asyncio.create_task(watch_loop(watch.late, lambda: bool(connected))))
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:
@@ -131,22 +157,16 @@ async def _running(
             await asyncio.sleep(0.005)
         yield server, address_of(listener)
     finally:
-        monitor.cancel()
+        await end_tasks(*monitors)
         server.should_exit = True
         await task
         listener.close()
 
 
-def _nobody(_late_s: float) -> None:
-    """Looks at the loop of an application that is no gateway."""
-
-
-def _never() -> bool:
-    return False
-
-
 async def serve_until_told(
     app: Starlette,
+    clients: Clients,
+    watch: LoopWatch,
     config: Config,
     listener: socket.socket,
     *,
@@ -170,11 +190,11 @@ async def serve_until_told(
     told = _Told()
     sys.setswitchinterval(_SWITCH_S)
     with _signals(told, reload), calm_collector(young_objects=_YOUNG_OBJECTS):
-        async with _running(app, config, listener, certificate) as (server, address):
+        async with _running(app, config, listener, certificate, watch) as (server, address):
             ready(address)
             waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.end.wait())]
             if config.private:
-                waits.append(asyncio.ensure_future(_deserted(app, config.gateway.linger_s)))
+                waits.append(asyncio.ensure_future(_deserted(clients, config.gateway.linger_s)))
             replaced = None if current is None else asyncio.ensure_future(_until_not(current))
             if replaced is not None:
                 waits.append(replaced)
@@ -187,7 +207,7 @@ async def serve_until_told(
                 server.stop_accepting()
             moved = replaced is not None and replaced.done() and not replaced.cancelled()
             drain_s = config.gateway.drain_s if moved or (told.gently and not config.private) else 0.0
-            await _drain(app, drain_s, told)
+            await _drain(clients, drain_s, told)
 
 
 @dataclass(slots=True)
@@ -199,15 +219,14 @@ class _Told:
     gently: bool = False
 
 
-async def _drain(app: Starlette, drain_s: float, told: _Told) -> None:
+async def _drain(clients: Clients, drain_s: float, told: _Told) -> None:
     """Ask every client to move, and wait until all have, the time is over, or a second signal came."""
-    door = stream_door(app)
-    door.goaway(grace_ms=drain_s * 1000)
+    clients.goaway(grace_ms=drain_s * 1000)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(drain_s):
-            while door.connections and not told.now.is_set():
-                door.activity.clear()
-                moved = asyncio.ensure_future(door.activity.wait())
+            while clients.connections and not told.now.is_set():
+                clients.activity.clear()
+                moved = asyncio.ensure_future(clients.activity.wait())
                 hurry = asyncio.ensure_future(told.now.wait())
                 try:
                     await asyncio.wait({moved, hurry}, return_when=asyncio.FIRST_COMPLETED)
@@ -221,17 +240,16 @@ async def _until_not(current: Callable[[], bool]) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-async def _deserted(app: Starlette, linger_s: float) -> None:
+async def _deserted(clients: Clients, linger_s: float) -> None:
     """Return when no stream connection has been open for `linger_s`, counted from the start too."""
-    door = stream_door(app)
     while True:
-        door.activity.clear()
-        if door.connections:
-            await door.activity.wait()
+        clients.activity.clear()
+        if clients.connections:
+            await clients.activity.wait()
             continue
         try:
             async with asyncio.timeout(linger_s):
-                await door.activity.wait()
+                await clients.activity.wait()
         except TimeoutError:
             return
 
