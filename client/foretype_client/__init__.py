@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from foretype_context.errors import ForetypeError
     from foretype_context.prompt.sources import Snippet, SnippetSource
-    from foretype_context.text.document import Document, Snapshot
+    from foretype_context.syntax.document import Document, Snapshot
     from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
     from foretype_client.client import Client, ClientOptions, open_client
@@ -45,7 +45,7 @@ __all__ = [
 _HOMES = {
     "Client": "foretype_client.client",
     "ClientOptions": "foretype_client.client",
-    "Document": "foretype_context.text.document",
+    "Document": "foretype_context.syntax.document",
     "FlowOptions": "foretype_client.flow.collaborators",
     "ForetypeError": "foretype_context.errors",
     "GatewayGoneError": "foretype_wire.errors",
@@ -53,7 +53,7 @@ _HOMES = {
     "Location": "foretype_client.locations",
     "OpenDocument": "foretype_client.open_document",
     "RequestRefusedError": "foretype_wire.errors",
-    "Snapshot": "foretype_context.text.document",
+    "Snapshot": "foretype_context.syntax.document",
     "Snippet": "foretype_context.prompt.sources",
     "SnippetSource": "foretype_context.prompt.sources",
     "Suggestion": "foretype_client.flow.suggestion",

@@ -14,7 +14,7 @@ from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_wire.messages import DEADLINE_MS, Complete, Done, RequestClass
 
 from foretype_client.session.session import Session

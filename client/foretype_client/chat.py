@@ -10,7 +10,7 @@ import msgspec
 from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
 from foretype_context.prompt.plan import PlanState
 from foretype_context.prompt.profile import BLOCK_ANSWER_TOKENS
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from foretype_wire.messages import RequestClass
 

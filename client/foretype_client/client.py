@@ -17,7 +17,7 @@ import msgspec
 from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.sources import Snippet, SnippetSource
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Profile, Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from foretype_context.text.document import Change, Document, Snapshot
+from foretype_context.syntax.document import Change, Document, Snapshot
 
 from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources

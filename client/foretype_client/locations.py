@@ -8,7 +8,7 @@ from typing import Final
 
 from foretype_context.folder.exclude import MAX_CURRENT_BYTES, reason_to_exclude
 from foretype_context.folder.small_files import read_small
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.text.strings import plain_line_ends
 
 from foretype_client.errors import InputError

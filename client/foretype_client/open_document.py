@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.syntax.document import Document, Edit, Snapshot
 
 from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion

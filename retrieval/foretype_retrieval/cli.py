@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from foretype_context.syntax.document import Document
 from foretype_context.terminal import console, one_line, say, say_json
-from foretype_context.text.document import Document
 from foretype_context.text.pasted import shell_line
 
 from foretype_retrieval.embedder import Embedder

@@ -13,7 +13,7 @@ from typing import Final
 
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_context.text.uris import path_of_uri
 
 from foretype_retrieval.embedder import Embedder

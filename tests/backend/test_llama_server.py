@@ -18,7 +18,7 @@ from backend.tiny_gguf import write_chain_gguf
 from foretype_client.asking import ask, plan_at
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_context.grammars.grammar import grammar
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_lab.errors import LlamaServerError
 from foretype_lab.peer.llama_server import LlamaServer, find_llama_server
 from foretype_models.artifacts import locate

@@ -6,7 +6,7 @@ import pytest
 from backend.world import gateway
 from foretype_backend.playground.next_edits import Offered, PageEditRequest, next_edit
 from foretype_context.edits.evidence import Evidence
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from msgspec import convert
 
 TEXT = "def area(width, height):\n    size = width * height\n    print(width)\n    return size\n"

@@ -10,7 +10,7 @@ from foretype_backend.fleet.pool import ReplicaPool
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_wire.messages import Workspace
 
 

@@ -21,7 +21,7 @@ from foretype_context.grammars.grammar import GRAMMARS, described
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.plan import PlanState
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer, tokenizer_from_bytes
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish

@@ -13,7 +13,7 @@ from foretype_backend.telemetry.sink import TelemetrySink
 from foretype_backend.telemetry.store import Store
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.telemetry.spool import Spool, user_in
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 
 
 def wall_ms() -> int:

@@ -28,7 +28,7 @@ from foretype_backend.serving.served_revision import ServedRevision
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.plan import PlanState
 from foretype_context.prompt.profile import Budgets, Profile
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.messages import Done, RequestClass
 
 FREE = Budgets(prompt_tokens=600, context_tokens=100, block_tokens=48)

@@ -24,7 +24,7 @@ from foretype_backend.operations.reload import fixed_changes
 from foretype_backend.start.check import check_file
 from foretype_backend.transport.server import running
 from foretype_client.client import ClientOptions, open_client
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_wire.messages import Error
 from foretype_wire.tracing.exporting import exporting_tracing
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest

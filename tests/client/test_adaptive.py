@@ -23,7 +23,7 @@ from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import ContextRow
 from foretype_client.adaptive.threshold import ShowRule
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

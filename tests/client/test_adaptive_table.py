@@ -8,7 +8,7 @@ from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, shipped_table
 from foretype_client.errors import TableError
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_context.text.lexemes import hash_contexts
 from foretype_lab.corpus.store import Store, build_store
 from foretype_lab.corpus_table.build import build_table

@@ -10,7 +10,7 @@ from foretype_client.adaptive.model import AdaptiveModel, Spot
 from foretype_client.adaptive.renaming import renamed
 from foretype_client.adaptive.templates import TemplateProposal
 from foretype_client.adaptive.threshold import ShowRule
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

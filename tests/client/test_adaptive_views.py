@@ -9,7 +9,7 @@ from foretype_client.adaptive.mixture import Weights, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.network import UNITS, Network, reranked
 from foretype_client.adaptive.views import CANDIDATES, VIEW_FEATURES, CandidateView
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_lab.adaptive.fit_network import Viewed, fit_network, mean_logprob
 from hypothesis import given, settings
 from hypothesis import strategies as st

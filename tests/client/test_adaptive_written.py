@@ -7,7 +7,7 @@ from foretype_client.adaptive.lexemes import Vocabulary
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.user_text import RecentlyWritten
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

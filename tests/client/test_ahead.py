@@ -1,6 +1,6 @@
 import pytest
 from foretype_client.flow.after_accepting import WayPoint, way_after
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.syntax.document import Document, Edit, Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from foretype_client.flow.suggestion import Origin
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
 from foretype_context.prompt.profile import MinMeanLogprob
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 

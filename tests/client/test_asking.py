@@ -9,7 +9,7 @@ from context.tiny import tiny
 from foretype_client.asking import FinishedCompletion, ask, plan_at
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.profile import Profile
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_models.use.trial import TrialFigures
 from foretype_wire.messages import DEADLINE_MS, Complete, Delta, Done, Finish
 

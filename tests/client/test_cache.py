@@ -3,7 +3,7 @@ from foretype_client.flow.cache import CachedAnswer, CompletionCache
 from foretype_client.flow.strands import Place, Strand
 from foretype_context.prompt.profile import Profile
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.messages import Finish
 from hypothesis import given
 from hypothesis import strategies as st

@@ -12,7 +12,7 @@ from foretype_client.commands.doctor_probe import judge
 from foretype_client.errors import InputError
 from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
 from foretype_client.locations import parse_location
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 from pasting import AWKWARD, pasted

@@ -6,7 +6,7 @@ import pytest
 from foretype_client.sources.committed import CommittedSource, GitHead, repository_of
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from git_repo import git
 
 VIEW = "from pydantic import BaseModel\nimport json\n\n\ndef {0}(limit: int) -> list[str]:\n    return []\n"

@@ -14,7 +14,7 @@ from foretype_client.feedback.feedback import (
     Taken,
 )
 from foretype_client.flow.strands import Place
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from foretype_context.finish.post_processing import Finished
 from foretype_context.prompt.profile import MinMeanLogprob
 from foretype_context.prompt.segments import Segment
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, Finish, RequestClass
 

@@ -24,7 +24,7 @@ from foretype_client.feedback.events import (
 )
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from typer.testing import CliRunner
 
 SEEN = "first = compute(one)\nsecond = compute(two)\nc|"

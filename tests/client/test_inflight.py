@@ -7,7 +7,7 @@ from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Opened, Stop
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Complete, Delta, Done, Finish, Timings, Usage
 

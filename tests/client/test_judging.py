@@ -13,7 +13,7 @@ from foretype_client.policy.trigger import Trigger
 from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.profile import LineChance, MinMeanLogprob
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from foretype_wire.messages import Finish
 
 TEXT = "f g(x):\n    return x\n"

@@ -1,7 +1,7 @@
 from typing import Any
 
 from foretype_client.listeners import Listeners
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 
 
 class Told:

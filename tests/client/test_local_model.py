@@ -1,6 +1,6 @@
 import pytest
 from foretype_client.adaptive.candidates import CopyLine
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 

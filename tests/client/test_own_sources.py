@@ -8,7 +8,7 @@ from client.test_committed import Clock
 from foretype_client.sources.naming import Import, imports_of
 from foretype_client.sources.own import OwnSource
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 

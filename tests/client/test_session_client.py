@@ -15,7 +15,7 @@ from foretype_client.policy.trigger import PolicyOptions, Trigger
 from foretype_client.session.session import Session
 from foretype_context.errors import UnknownGrammarError
 from foretype_context.prompt.templates import grammar
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Complete, Profile
 from foretype_wire.workspace import workspace_of

@@ -17,7 +17,7 @@ from foretype_client.sources.all_sources import Gathered, Sources, ranked
 from foretype_client.sources.loading import SourceOptions, open_sources
 from foretype_client.sources.threaded import SnippetAnswer, ThreadedSource
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from waiting import wait_until
 
 SNAPSHOT = Document("file:///w/a.py", "x = 1\n", path="a.py").snapshot()

@@ -3,7 +3,7 @@ from itertools import pairwise
 import pytest
 from foretype_client.flow.strands import WINDOW_LINES, Place, Strand
 from foretype_context.prompt.profile import Profile
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 

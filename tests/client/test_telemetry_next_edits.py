@@ -7,7 +7,7 @@ import pytest
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.telemetry.next_edits import NextEditOutcome, TakenEdit
 from foretype_client.telemetry.recorder import Recorder
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_wire.telemetry import NextEdit, NextSurvive
 
 URI = "file:///w/a.py"

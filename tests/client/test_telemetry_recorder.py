@@ -12,7 +12,7 @@ from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.survival import measure
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.telemetry import (
     Accept,
     Dismiss,

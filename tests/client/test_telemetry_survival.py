@@ -6,7 +6,7 @@ import pytest
 from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.distance import fourgram_share, levenshtein
 from foretype_client.telemetry.survival import Survival, measure
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_context.text.strings import common_prefix, common_suffix
 from foretype_wire.telemetry import SURVIVAL_AGES_S
 from hypothesis import given

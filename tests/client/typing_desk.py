@@ -18,7 +18,7 @@ from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.prompt.sources import Snippet
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.syntax.document import Document, Edit, Snapshot
 
 URI = "file:///a.py"
 

@@ -11,8 +11,8 @@ from foretype_context.prompt.segments import Kind, Scope
 from foretype_context.prompt.sources import Snippet
 from foretype_context.prompt.templates import GRAMMARS, encode_prompt, grammar
 from foretype_context.syntax.blocks import SuggestionKind
+from foretype_context.syntax.document import Document, Edit, Snapshot
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Document, Edit, Snapshot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

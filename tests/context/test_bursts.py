@@ -2,7 +2,7 @@
 
 import pytest
 from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from foretype_context.errors import EditRangeError
+from foretype_context.syntax.document import Document, Edit, Snapshot
 from foretype_context.syntax.languages import LANGUAGES, language_of, syntax_of
-from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_context.text.lines import LineIndex
 from hypothesis import given, settings
 from hypothesis import strategies as st

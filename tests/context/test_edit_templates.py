@@ -5,7 +5,7 @@ from context.typing_editor import parsed
 from foretype_context.edits.bursts import Burst, ChangeOrigin
 from foretype_context.edits.examples import Examples
 from foretype_context.edits.templates import LineEdit, Template, generalised, line_edit, matches, region_of
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
 

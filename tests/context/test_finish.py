@@ -7,7 +7,7 @@ from foretype_context.finish.repetition import is_repetitive, without_repeated_l
 from foretype_context.finish.surroundings import Surroundings
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -17,7 +17,7 @@ from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.prompt.templates import Control, Text, encode_prompt, grammar, render
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 
 NEW: dict[str, Any] = {

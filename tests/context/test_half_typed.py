@@ -8,9 +8,9 @@ from importlib.metadata import version
 
 import pytest
 from foretype_context.syntax.blocks import SuggestionKind, suggestion_kind, within
+from foretype_context.syntax.document import Document
 from foretype_context.syntax.languages import parser_for
 from foretype_context.syntax.lexis import Within
-from foretype_context.text.document import Document
 from tree_sitter import Node
 
 STRING, COMMENT, CODE = Within.STRING, Within.COMMENT, None

@@ -4,8 +4,8 @@ import pytest
 from context.test_syntax import at, without_tree
 from foretype_context.finish import in_place
 from foretype_context.finish.in_place import parses_in_place
+from foretype_context.syntax.document import Document, Edit
 from foretype_context.syntax.parsing import parse_in_steps, parser_for
-from foretype_context.text.document import Document, Edit
 
 LARGE = "".join(
     f"def step_{n}(state, key):\n    found = state.get(key, {n})\n    if found is None:\n        return [key, {n}]\n    return found\n"

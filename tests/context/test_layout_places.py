@@ -5,7 +5,7 @@ from foretype_context.prompt.assemble import Assembler, Plan, PlanState
 from foretype_context.prompt.profile import Budgets, Profile
 from foretype_context.prompt.segments import Kind
 from foretype_context.prompt.templates import encode_prompt
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 
 SOURCE = "".join(f"def function_{n}(value):\n    return value * {n} + offset_{n}\n\n\n" for n in range(40))
 

@@ -7,7 +7,7 @@ from foretype_context.prompt.assemble import Assembler, Plan, PlanState
 from foretype_context.prompt.profile import Budgets, Profile
 from foretype_context.prompt.segments import Kind
 from foretype_context.prompt.templates import grammar
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.syntax.document import Document, Edit, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

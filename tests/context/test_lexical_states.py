@@ -3,8 +3,8 @@
 import random
 
 import pytest
+from foretype_context.syntax.document import Document, Edit
 from foretype_context.syntax.reading import Reading, start_state
-from foretype_context.text.document import Document, Edit
 
 PIECES = {
     "a.py": ['x = f"a{b(', ")\n", '"""', "\n", "y = [1,\n", "# (\n", "]", "'", "def f():\n    pass\n" * 20],

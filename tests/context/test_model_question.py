@@ -3,7 +3,7 @@
 from foretype_context.edit_models.question import EditWindow, WindowEdit
 from foretype_context.edits.followed import Followed
 from foretype_context.edits.model_question import ModelQuestion, ModelQuestions
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 TEXT = "limit = 1\nleast = 2\n" + "\n" * 30 + "far = 3\n"
 WANTED = EditWindow(lines_above=2, lines_below=3)

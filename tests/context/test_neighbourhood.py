@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from foretype_context.syntax.blocks import in_comment_or_string, opens_block, spot_before, suggestion_kind
+from foretype_context.syntax.document import Document, Edit, Snapshot
 from foretype_context.syntax.languages import LANGUAGES, parser_for
 from foretype_context.syntax.neighbourhood import ABOVE_CHARS, BELOW_CHARS, PARSE_STEPS
-from foretype_context.text.document import Document, Edit, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,8 +2,8 @@
 
 from context.typing_editor import Editor, applied, changed
 from foretype_context.edits.next_edit import SETTLED_S, Evidence
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.parsing import parse_bounded
-from foretype_context.text.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from foretype_context.edits.pace import (
     RememberedEdit,
     is_in_line,
 )
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
 

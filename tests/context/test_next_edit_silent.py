@@ -7,7 +7,7 @@ import pytest
 from context.typing_editor import Editor, applied, changed, followed_in, parses_no_worse
 from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.walking import OCCURRENCES_MAX
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_eval.latency.next_edit_bench import RETYPED, retyped
 from hypothesis import given
 from hypothesis import strategies as st

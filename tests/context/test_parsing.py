@@ -4,9 +4,9 @@ import gc
 import tracemalloc
 
 import pytest
+from foretype_context.syntax.document import Document, Edit
 from foretype_context.syntax.languages import parser_for
 from foretype_context.syntax.parsing import node_text, parse_in_steps
-from foretype_context.text.document import Document, Edit
 
 SOURCE = b"def f(value):\n    return value + 1\n\n\n" * 800
 

@@ -5,7 +5,7 @@ from context.test_finish import at
 from foretype_context.finish.in_place import parses_in_place
 from foretype_context.finish.post_processing import finish
 from foretype_context.syntax.blocks import suggestion_kind
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 
 
 def shown(language: str, marked: str, text: str) -> str:

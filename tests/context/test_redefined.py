@@ -4,7 +4,7 @@ import re
 
 import pytest
 from context.typing_editor import Editor, changed
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 _REDEFINED = {
     "a variable": ("javascript", "const original = [1, 2, 3];\nuse(original);\n", "original", "program", "[1, 2, 3]", "create()"),

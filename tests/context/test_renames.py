@@ -8,9 +8,9 @@ from foretype_context.edits.keywords import keywords_renamed
 from foretype_context.edits.name_rules import RULES
 from foretype_context.edits.rename_sites import Rename, is_free, rename_in, sites_of
 from foretype_context.edits.walking import OCCURRENCES_MAX
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.languages import LANGUAGES
 from foretype_context.syntax.parsing import parse_bounded
-from foretype_context.text.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
 

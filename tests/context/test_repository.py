@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from foretype_context.prompt.repository import RepositorySource, package_of, repository_part
 from foretype_context.prompt.segments import Scope
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ import pytest
 from context.typing_editor import Editor, changed, followed_in, parsed
 from foretype_context.edits.calls import calls_of, declaration_around, declaration_named
 from foretype_context.edits.next_edit import Evidence, NextEdit
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 FOLLOWS = {
     "python-removed": ("python", "def f(a, b):\n    return a\n\n\nx = f(1, 2)\nf(g(1),\n  [2, 3])\n", "a, b", "a", "x = f(1)\nf(g(1))\n"),

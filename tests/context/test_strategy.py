@@ -8,7 +8,7 @@ from foretype_context.prompt.profile import Budgets, Profile
 from foretype_context.prompt.segments import Kind, Scope
 from foretype_context.prompt.sources import Snippet
 from foretype_context.prompt.strategy import DEFAULT_STRATEGY, STRATEGIES, Strategy, strategy_named
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

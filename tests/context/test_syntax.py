@@ -10,8 +10,8 @@ from foretype_context.syntax.blocks import (
     stop_indent,
     suggestion_kind,
 )
+from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.syntax.languages import LANGUAGES, syntax_of
-from foretype_context.text.document import Document, Snapshot
 from tree_sitter import Query
 
 LINE, BLOCK, MID = SuggestionKind.LINE, SuggestionKind.BLOCK, SuggestionKind.MID_LINE

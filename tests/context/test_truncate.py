@@ -5,9 +5,9 @@ from foretype_context.finish.post_processing import finish
 from foretype_context.finish.truncate import block_end, within_block
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import SuggestionKind
+from foretype_context.syntax.document import Document
 from foretype_context.syntax.languages import LANGUAGES, language_spec
 from foretype_context.syntax.reading import Reading, missing_closers, start_state
-from foretype_context.text.document import Document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,8 +2,8 @@
 
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEditRules
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.parsing import parse_bounded
-from foretype_context.text.document import Edit
 from tree_sitter import Tree
 
 

@@ -14,7 +14,7 @@ from e2e.lsp_support import SOURCE, GatewayProcess, editor
 from e2e.way import Way
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.session import nearest, regions
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 LIMIT_S = 300.0

@@ -21,7 +21,7 @@ from foretype_client.asking import ask, plan_at
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.private_gateway.finding import find_gateway
 from foretype_client.private_gateway.starting import replace_gateway
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_models.artifacts import locate
 from foretype_models.use.catalogue import CATALOGUE
 from models.file_server import FileServer

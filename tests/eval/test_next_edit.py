@@ -11,7 +11,7 @@ import pytest
 from e2e.edit_model_support import edit_model
 from e2e.lsp_support import gateway
 from foretype_context.edits.followed import applied
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_eval.cli import app
 from foretype_eval.next_edit.changes import edits_between, leads_to
 from foretype_eval.next_edit.developer import Developer, File

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import Stretch
 from foretype_eval.replay.developer import Tally, TypingDeveloper

@@ -1,6 +1,6 @@
 """When the client would ask during a recording, and what is said to have happened before."""
 
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.prefill.asking_moments import Cause, Moment, moments_of
 from hypothesis import given, settings

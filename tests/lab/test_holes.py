@@ -7,7 +7,7 @@ from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.prompt.templates import Control, grammar, render
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_lab.adapter import holes
 from hypothesis import given, settings
 from hypothesis import strategies as st

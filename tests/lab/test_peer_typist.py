@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_context.errors import ProfileError
-from foretype_context.text.document import Change, Document, Edit, Snapshot
+from foretype_context.syntax.document import Change, Document, Edit, Snapshot
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop

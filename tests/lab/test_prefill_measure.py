@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.commands import bench

@@ -6,7 +6,7 @@ import logging
 import pytest
 from foretype_client.flow.suggestion import SelectedCompletion
 from foretype_client.policy.trigger import Trigger
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_lsp.suggestions.items import ACCEPT_COMMAND
 
 URI = "file:///w/a.py"

@@ -3,7 +3,7 @@
 from unittest.mock import patch
 
 import pytest
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_context.text.strings import well_formed
 from foretype_lsp.documents import documents as documents_module
 from foretype_lsp.documents import window as window_module

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from foretype_context.edit_models.question import EditQuestion, EditWindow, WindowEdit
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_lsp.next_edit.model import GatewayModel
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ErrorCode

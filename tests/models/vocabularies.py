@@ -20,7 +20,7 @@ from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Budgets, Profile
 from foretype_context.prompt.segments import Segment
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_models.gguf_metadata import read_metadata
 

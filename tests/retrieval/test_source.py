@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from foretype_context.prompt.sources import SnippetSource
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 from foretype_retrieval.errors import AbsentIndexError, IndexingCancelledError, WorkerError
 from foretype_retrieval.indexing import IndexingProgress, open_index
 from foretype_retrieval.source import RetrievalSource, open_source, path_of

@@ -376,7 +376,7 @@ def test_folders_come_and_go(source: RetrievalSource, root: Path, tmp_path: Path
 
 
 def test_a_folder_that_is_reached_over_a_link(source: RetrievalSource, root: Path, tmp_path: Path) -> None:
-    from foretype_context.text.document import Document
+    from foretype_context.syntax.document import Document
 
     link = tmp_path / "link"
     link.symlink_to(root, target_is_directory=True)

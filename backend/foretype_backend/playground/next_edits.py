@@ -12,7 +12,7 @@ import msgspec
 from foretype_context.edits.evidence import NextEdit, named
 from foretype_context.edits.followed import Followed
 from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit, is_in_line
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_wire.errors import InvalidRequestError
 
 from foretype_backend.playground.plans import MAX_TEXT_CHARS

@@ -14,7 +14,7 @@ from foretype_context.finish.post_processing import DOES_NOT_CONTINUE, Finished,
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import Plan, PlanState
-from foretype_context.text.document import Document, difference
+from foretype_context.syntax.document import Document, difference
 
 MAX_TEXT_CHARS: Final = 100_000
 _KEPT_S: Final = 600.0

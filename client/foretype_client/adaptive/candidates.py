@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 _BLANKS: Final = " \t"
 _INDENT_CHARS_MAX: Final = 200

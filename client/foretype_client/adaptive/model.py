@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 from foretype_client.adaptive.candidates import LocalCandidate
 from foretype_client.adaptive.evidence import (

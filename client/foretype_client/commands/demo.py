@@ -13,8 +13,8 @@ from typing import Annotated, Final
 
 import foretype_wire.errors
 import typer
+from foretype_context.syntax.document import Document
 from foretype_context.terminal import console as plain_console
-from foretype_context.text.document import Document
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.workspace import workspace_of
 from rich.console import Console, RenderableType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from statistics import median
 
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.syntax import Syntax

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.text.document import Change, Document, Edit, Snapshot
+from foretype_context.syntax.document import Change, Document, Edit, Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.flow.suggestion import Suggestion

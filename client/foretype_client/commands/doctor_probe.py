@@ -12,7 +12,7 @@ from typing import Final
 
 from foretype_context.grammars.grammar import announced
 from foretype_context.prompt.assemble import Assembler
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 
 from foretype_client.asking import ask, plan_at
 from foretype_client.session.session import Session

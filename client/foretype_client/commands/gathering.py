@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 from foretype_client.sources.all_sources import Gathered, SourceNote
 from foretype_client.sources.committed import repository_of

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 
 from foretype_client.feedback.events import (
     Accepted,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 from foretype_context.syntax.blocks import opens_block
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 _LOOK_CHARS: Final = 64
 _STEP: Final = "    "

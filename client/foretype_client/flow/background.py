@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from foretype_context.prompt.profile import Profile
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import RequestClass
 

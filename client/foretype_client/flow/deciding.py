@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from foretype_context.prompt.profile import Profile
 from foretype_context.syntax.blocks import within
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
 
 from foretype_client.feedback.feedback import Accepted, Ended, FeedbackEvent, Taken

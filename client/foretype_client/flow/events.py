@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 from foretype_wire.messages import Complete
 from foretype_wire.subscriptions import Subscribers
 

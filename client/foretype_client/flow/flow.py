@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from foretype_context.finish.post_processing import finish as finish_text
 from foretype_context.prompt.profile import Profile
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import RequestClass
 from foretype_wire.subscriptions import Subscribers

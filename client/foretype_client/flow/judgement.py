@@ -10,8 +10,8 @@ from foretype_context.finish.in_place import parses_in_place
 from foretype_context.finish.post_processing import Finished
 from foretype_context.prompt.profile import MinMeanLogprob
 from foretype_context.syntax.blocks import SuggestionKind, within
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.lexis import Within
-from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Finish, Usage
 
 from foretype_client.feedback.feedback import Feedback

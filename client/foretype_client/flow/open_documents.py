@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from foretype_context.finish.post_processing import Finished
 from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
 from foretype_context.syntax.blocks import SuggestionKind
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 
 from foretype_client.feedback.visible_suggestion import VisibleSuggestion
 from foretype_client.flow.inflight import Flight

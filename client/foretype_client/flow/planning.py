@@ -10,7 +10,7 @@ from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Segment
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_wire.messages import Complete, RequestClass
 
 from foretype_client.ports import Clock

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 
 from foretype_context.prompt.profile import LineChance, MinMeanLogprob, Profile
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import SelectedCompletion

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Final
 
 from foretype_context.prompt.profile import Profile
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_context.text.strings import plain_line_ends
 
 WINDOW_LINES: Final = 16

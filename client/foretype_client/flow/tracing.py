@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Change
+from foretype_context.syntax.document import Change
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Finish, RequestClass
 

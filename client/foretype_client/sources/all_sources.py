@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 from foretype_client.sources.threaded import SnippetAnswer, SnippetRequest, ThreadedSource
 

@@ -17,7 +17,7 @@ from foretype_context.folder.git import repository_at
 from foretype_context.folder.ignored import Ignored
 from foretype_context.prompt.repository import MANIFESTS, RepositorySource
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_context.text.strings import plain_line_ends
 from foretype_context.text.uris import path_of_uri
 

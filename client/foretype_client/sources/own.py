@@ -17,9 +17,9 @@ from typing import Final
 from foretype_context.folder.ignored import Ignored
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import language_of
 from foretype_context.syntax.outline import outline, parts_of
-from foretype_context.text.document import Snapshot
 from foretype_context.text.strings import common_prefix
 from foretype_context.text.uris import path_of_uri
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from foretype_context.prompt.sources import Snippet
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 from foretype_client.ports import Clock
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete
 from foretype_wire.telemetry import (

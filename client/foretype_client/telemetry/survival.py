@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from foretype_context.text.document import Change, Edit
+from foretype_context.syntax.document import Change, Edit
 from foretype_wire.telemetry import SURVIVAL_AGES_S
 
 from foretype_client.feedback.events import Graft

@@ -12,7 +12,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from foretype_context.text.document import Edit, difference
+from foretype_context.syntax.document import Edit, difference
 
 _GAP_CHARS: Final = 1
 """A change this near belongs to the burst, as the other quote or bracket does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 
 class Evidence(StrEnum):

@@ -24,8 +24,8 @@ from foretype_context.edits.templates import (
     matches,
     region_of,
 )
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.languages import language_spec
-from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import is_word
 
 _EXAMPLES: Final = 32

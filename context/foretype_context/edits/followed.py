@@ -12,10 +12,10 @@ from foretype_context.edit_models.question import RecentEdit, recent_edit
 from foretype_context.edits.bursts import Burst, Bursts
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEditRules
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.languages import parser_for
 from foretype_context.syntax.neighbourhood import edited_tree
 from foretype_context.syntax.parsing import PARSE_STEPS, parse_in_steps
-from foretype_context.text.document import Edit
 
 _RECENT: Final = 16
 

@@ -19,7 +19,7 @@ from foretype_context.edit_models.question import (
 )
 from foretype_context.edits.bursts import Burst
 from foretype_context.edits.evidence import named
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 _REFUSED: Final = 256
 

@@ -30,7 +30,7 @@ from foretype_context.edits.rename_sites import (
     sites_of,
 )
 from foretype_context.edits.signatures import Signature, Signatures, signature_in
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 __all__ = ["SETTLED_S", "Evidence", "NextEdit", "NextEditRules"]
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from foretype_context.edits.evidence import Evidence
 from foretype_context.edits.next_edit import SETTLED_S
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 USER_COOL_DOWN_S: Final = 5.0
 """After a refusal, in every document."""

@@ -37,7 +37,7 @@ from foretype_context.edits.names import (
 )
 from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.owners import Owner
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64

@@ -17,8 +17,8 @@ from foretype_context.edits.imports import imported
 from foretype_context.edits.names import is_variable_at
 from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.parameters import Argument, Parameter, arguments_of, parameters_in, parameters_of
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.parsing import node_text
-from foretype_context.text.document import Edit
 from foretype_context.text.strings import common_prefix, common_suffix
 
 _LITERAL: Final = re.compile(r"-?\d[\w.]*|None|True|False|null|nil|true|false|undefined|\"[^\"\n]*\"|'[^'\n]*'")

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from foretype_context.edits.bursts import Burst, ChangeOrigin
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_context.text.lexemes import is_word
 
 SITES_MAX: Final = 20

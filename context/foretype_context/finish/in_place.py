@@ -16,11 +16,11 @@ from tree_sitter import Node, Parser, Tree
 from foretype_context.finish.python_check import Refusal, breaks_below, refused_by_python
 from foretype_context.finish.python_two import holds_python_two
 from foretype_context.syntax.blocks import lexical_state
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import language_spec, parser_for
 from foretype_context.syntax.neighbourhood import ParsedRegion, edited_tree
 from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.syntax.reading import Reading, Sort, missing_closers
-from foretype_context.text.document import Snapshot
 
 _STEPS: Final = 250
 """Progress calls and reads of one parse: an ordinary one takes a third of them, and under a millisecond."""

@@ -20,8 +20,8 @@ from foretype_context.finish.truncate import block_end, within_block
 from foretype_context.grammars.families import known_controls
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import SuggestionKind, previous_filled_line
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import LanguageSpec, language_spec
-from foretype_context.text.document import Snapshot
 from foretype_context.text.strings import well_formed
 
 _WORD: Final = re.compile(r"<[a-z]+>|.{1,4}")

@@ -12,8 +12,8 @@ import warnings
 from typing import Final
 
 from foretype_context.syntax.blocks import indent_columns, statement_start
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.reading import LexicalState, Reading
-from foretype_context.text.document import Snapshot
 
 _CHARS_MAX: Final = 8_000
 _LOOK_LINES: Final = 20

@@ -16,10 +16,10 @@ from tree_sitter import Node, Parser
 from foretype_context.finish.surroundings import in_text
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import block_indent, ends_by_bracket, indent_columns, opens_block, statement_start
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import LanguageSpec, language_spec, parser_for
 from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.syntax.reading import Reading, missing_closers
-from foretype_context.text.document import Snapshot
 
 _STEPS: Final = 400
 _HEAD_CHARS: Final = 8_000

@@ -25,8 +25,8 @@ from foretype_context.prompt.strategy import strategy_named
 from foretype_context.prompt.templates import Grammar, count_prompt
 from foretype_context.prompt.windows import View, last_tokens
 from foretype_context.syntax.blocks import SuggestionKind, opened_indent, stop_indent, suggestion_kind
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import language_spec
-from foretype_context.text.document import Snapshot
 from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = ["Assembler", "Dropped", "FrozenSpan", "Plan", "PlanState", "SuggestionKind"]

@@ -16,9 +16,9 @@ from typing import Final, Protocol
 from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import PLAINTEXT, language_of, language_spec
 from foretype_context.syntax.outline import OutlinePiece, parts_of
-from foretype_context.text.document import Snapshot
 
 REPOSITORY_CHARS: Final = 1_200
 """About 300 tokens: it is computed once for everybody, but it takes room in every prompt."""

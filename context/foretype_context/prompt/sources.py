@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from foretype_context.prompt.segments import Scope
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Final
 from zlib import crc32
 
 from foretype_context.prompt.plan import FileMemory
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_context.tokens.tokenizer import CutRule, Tokenizer, cut_points
 
 _QUANTUM_LINES: Final = 32

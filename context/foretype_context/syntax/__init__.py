@@ -1,1 +1,1 @@
-"""What a programming language's grammar tells: trees, blocks, brackets, outlines."""
+"""Open documents, and what a programming language's grammar tells of them: trees, blocks, brackets, outlines."""

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
+from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import LanguageSpec, language_spec
 from foretype_context.syntax.lexis import Within
 from foretype_context.syntax.reading import LexicalState, Reading, lexis_of, within_of
-from foretype_context.text.document import Snapshot
 
 CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
 """What may stand right of the cursor without making it a mid-line place (Copilot's expression)."""

@@ -1,1 +1,1 @@
-"""Text as editors hold it: documents, lines, words, and what of it a terminal may be shown."""
+"""Text as editors hold it: lines, words, places, and what of it a terminal may be shown."""

@@ -14,7 +14,7 @@ from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Stop
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, Delta, Done
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from foretype_client.adaptive.candidates import CopyLine
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 
 from foretype_eval.fim.items import Item
 

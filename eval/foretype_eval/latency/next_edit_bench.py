@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from foretype_context.edits.next_edit import NextEdit, NextEditRules
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.parsing import parse_bounded
-from foretype_context.text.document import Edit
 from foretype_wire.garbage_collection import calm_collector
 from tree_sitter import Tree
 

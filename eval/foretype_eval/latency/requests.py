@@ -15,7 +15,7 @@ from foretype_client.session.session import Session
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Stop
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_wire.messages import Complete, Delta, Done, Finish
 
 from foretype_eval.latency.workload import Site

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.plan import PlanState
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, Scope, Segment, Source, digest_of
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_wire.messages import RequestClass, WireSegment
 
 from foretype_eval.latency.workload import sites

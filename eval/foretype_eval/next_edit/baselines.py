@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
 from foretype_context.edits.evidence import named
 from foretype_context.edits.followed import applied
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 from foretype_eval.next_edit.offers import Offer, usual_wait_s
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_context.text.lexemes import lex
 from foretype_context.text.strings import common_prefix
 from rapidfuzz.distance import Indel, Levenshtein

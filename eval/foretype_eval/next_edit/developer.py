@@ -13,7 +13,7 @@ from typing import Final
 
 from foretype_context.edits.followed import applied
 from foretype_context.edits.pace import is_in_line
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_context.text.lexemes import lex
 
 from foretype_eval.next_edit.changes import around_place, edits_between, leads_to, line_at

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 from foretype_context.edits.followed import applied
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 from foretype_eval.errors import RecordingError
 from foretype_eval.next_edit.changes import leads_to

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.languages import language_of, language_spec
 from foretype_context.syntax.parsing import parse_bounded
-from foretype_context.text.document import Edit
 from tree_sitter import Node
 
 from foretype_eval.next_edit.changes import edits_between

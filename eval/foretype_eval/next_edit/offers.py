@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, Protocol
 from foretype_context.edits.evidence import NextEdit
 from foretype_context.edits.followed import Followed
 from foretype_context.edits.pace import Eagerness, Pace, RememberedEdit
+from foretype_context.syntax.document import Edit
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Edit
 
 _ORIGINS: Final = 3
 _NOWHERE: Final = RememberedEdit("", "", "", "")

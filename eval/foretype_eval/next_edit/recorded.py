@@ -18,7 +18,7 @@ from typing import Any, Final
 from foretype_context.edits.bursts import Burst, Bursts, ChangeOrigin
 from foretype_context.edits.followed import applied
 from foretype_context.edits.pace import is_in_line
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 from foretype_eval.next_edit.changes import around_place, leads_to, line_at
 from foretype_eval.next_edit.offers import Offer, Predictor

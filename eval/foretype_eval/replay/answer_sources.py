@@ -15,7 +15,7 @@ from foretype_client.adaptive.candidates import CopyLine
 from foretype_client.session.session import EditAnswer
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.segments import Kind, Segment
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
 from foretype_wire.messages import Complete, NextEdit, Profile

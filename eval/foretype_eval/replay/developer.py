@@ -17,8 +17,8 @@ from foretype_client.flow.suggestion import Suggestion
 from foretype_client.listeners import DocumentListener
 from foretype_client.policy.trigger import Trigger
 from foretype_context.syntax.blocks import within
+from foretype_context.syntax.document import Document, Edit, Snapshot
 from foretype_context.syntax.lexis import Within
-from foretype_context.text.document import Document, Edit, Snapshot
 
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import Stretch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Final
 
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.commits import Commit, Stretch

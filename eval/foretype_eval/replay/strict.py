@@ -17,7 +17,7 @@ from foretype_client.ports import Gateway
 from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import PlanState
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 from foretype_wire.messages import Complete, Delta, Profile
 
 

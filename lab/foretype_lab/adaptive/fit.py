@@ -30,8 +30,8 @@ from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.surroundings import Spot
 from foretype_client.adaptive.table import CorpusTable, shipped_table
+from foretype_context.syntax.document import Document
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Document
 from foretype_eval.console import fail
 from foretype_eval.errors import RepositoryError
 from foretype_eval.replay.commits import Commit, commits_of, files_before, load_commit

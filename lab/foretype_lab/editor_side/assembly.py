@@ -21,8 +21,8 @@ from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.document import Document, Edit
 from foretype_context.syntax.outline import outline
-from foretype_context.text.document import Document, Edit
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 

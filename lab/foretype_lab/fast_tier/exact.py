@@ -22,7 +22,7 @@ from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Budgets, Profile
 from foretype_context.prompt.templates import encode_prompt, grammar
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 

@@ -15,7 +15,7 @@ from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.prompt.segments import Segment
-from foretype_context.text.document import Change, Snapshot
+from foretype_context.syntax.document import Change, Snapshot
 from foretype_eval.replay.trace import Answer, MeasuredGateway, RequestRecord
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_wire.messages import Complete

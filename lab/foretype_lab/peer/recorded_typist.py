@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from foretype_context.syntax.document import Change, Document, Edit, Snapshot
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Change, Document, Edit, Snapshot
 from foretype_eval.replay.accept import Rule, decide
 
 from foretype_lab.peer.steps import Step

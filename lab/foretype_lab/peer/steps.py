@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 from foretype_eval.replay.edit_events import Changed, Loaded, Moved, Recording
 
 from foretype_lab.prefill.asking_moments import shifted

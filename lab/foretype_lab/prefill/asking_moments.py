@@ -9,7 +9,7 @@ from typing import Final
 
 from foretype_client.policy.trigger import EditorRequest, Now, Policy, PolicyOptions, PolicyState, Skip, Trigger
 from foretype_context.folder.exclude import reason_to_exclude
-from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.syntax.document import Document, Edit, Snapshot
 from foretype_eval.replay.edit_events import Event, Loaded, Moved, Recording
 
 _NEAR_LINES: Final = 10

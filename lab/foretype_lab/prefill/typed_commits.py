@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from foretype_context.text.document import Edit, difference
+from foretype_context.syntax.document import Edit, difference
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.commits import Stretch, commits_of, load_commit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording

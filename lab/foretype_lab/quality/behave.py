@@ -28,8 +28,8 @@ from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Profile, Stop
+from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Document, Snapshot
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_models.artifacts import digest_file
 from foretype_wire.messages import Complete, Delta, Finish

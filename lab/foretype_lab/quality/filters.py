@@ -22,7 +22,7 @@ from foretype_client.policy.trigger import Trigger
 from foretype_context.finish.post_processing import finish
 from foretype_context.finish.surroundings import in_text
 from foretype_context.syntax.blocks import SuggestionKind, indent_columns, lexical_state, suggestion_kind, within
-from foretype_context.text.document import Document, Snapshot
+from foretype_context.syntax.document import Document, Snapshot
 
 ANOTHER_END: Final = "another line's end"
 

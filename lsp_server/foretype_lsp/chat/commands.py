@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 from foretype_client.errors import ChatRefusedError
+from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.syntax.outline import defines
-from foretype_context.text.document import Document, Snapshot
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from lsprotocol import types
 

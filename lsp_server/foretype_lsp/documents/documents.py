@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
+from foretype_context.syntax.document import Document, Edit, Snapshot, difference
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Document, Edit, Snapshot, difference
 from foretype_context.text.strings import join_surrogates, well_formed
 from foretype_context.text.uris import path_of_uri
 

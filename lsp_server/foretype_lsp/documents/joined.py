@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.text.document import Edit, difference
+from foretype_context.syntax.document import Edit, difference
 
 from foretype_lsp.documents.cells import CellKind, commented, header, kind_of, shown
 from foretype_lsp.documents.positions import Lines, Position

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from foretype_context.folder.exclude import reason_in_line
+from foretype_context.syntax.document import Document, Edit, Snapshot, difference
 from foretype_context.syntax.languages import PLAINTEXT, language_spec
-from foretype_context.text.document import Document, Edit, Snapshot, difference
 
 from foretype_lsp.documents.cells import masked, without_headers
 from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, HeldText, typed_to

@@ -9,7 +9,7 @@ from foretype_client.listeners import Listeners
 from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources
 from foretype_context.folder.ignored import IGNORE_FILE
-from foretype_context.text.document import Change, Document
+from foretype_context.syntax.document import Change, Document
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_lsp.documents.documents import (

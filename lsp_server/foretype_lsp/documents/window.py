@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 from foretype_lsp.documents.positions import Lines
 

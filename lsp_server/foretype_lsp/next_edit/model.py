@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from foretype_context.edit_models.question import EditQuestion, EditWindow, WindowEdit
 from foretype_context.edits.evidence import Evidence, NextEdit
 from foretype_context.edits.model_question import ModelQuestions
-from foretype_context.text.document import Document, Edit
+from foretype_context.syntax.document import Document, Edit
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import NextEdit as Ask
 

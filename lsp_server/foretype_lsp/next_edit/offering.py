@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_context.edits.evidence import Evidence, NextEdit
 from foretype_context.edits.pace import Pace, RememberedEdit
+from foretype_context.syntax.document import Change, Document, Edit
 from foretype_context.syntax.languages import language_of
-from foretype_context.text.document import Change, Document, Edit
 
 from foretype_lsp.documents.documents import HeldText, Open
 from foretype_lsp.documents.positions import Position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from foretype_context.edits.evidence import NextEdit
-from foretype_context.text.document import Edit
+from foretype_context.syntax.document import Edit
 
 from foretype_lsp.documents.documents import Open
 from foretype_lsp.documents.positions import Lines, Position

@@ -15,7 +15,7 @@ from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.followed import MAX_CHARS, Followed
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.edits.pace import is_in_line
-from foretype_context.text.document import Change, Document, Edit
+from foretype_context.syntax.document import Change, Document, Edit
 
 from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.shared import SharedDocuments

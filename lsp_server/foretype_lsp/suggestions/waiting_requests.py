@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from foretype_client.flow.suggestion import FlowStatus, SelectedCompletion, Suggestion
 from foretype_client.listeners import DocumentListener
 from foretype_client.policy.trigger import Trigger
-from foretype_context.text.document import Snapshot
+from foretype_context.syntax.document import Snapshot
 from foretype_wire.redaction import log_fault
 from foretype_wire.tasks import end_tasks
 

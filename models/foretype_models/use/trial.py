@@ -19,7 +19,7 @@ from foretype_client.commands.doctor_probe import judge
 from foretype_client.errors import GatewayStartError
 from foretype_client.private_gateway.starting import LOG_NAME, ensure_gateway
 from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
-from foretype_context.text.document import Document
+from foretype_context.syntax.document import Document
 from foretype_wire.announcement import FILE_NAME
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
