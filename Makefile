@@ -12,7 +12,7 @@ export PYTHONUTF8 := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-fleet test-fresh test-limits test-skipped test-all test-ci setup check lint types docs platforms format lock dashboard openapi reference promises coverage plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm test-vllm-engines test-vllm-times gpu-bench rehearse containers pictures release clean
+.PHONY: help run test test-slow test-editors test-fleet test-fresh test-limits test-skipped test-all test-ci setup check lint types docs platforms format lock dashboard openapi reference promises coverage plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm test-vllm-engines test-vllm-times gpu-bench gpu-campaign rehearse containers pictures release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -226,6 +226,9 @@ test-vllm-times: vllm-env
 
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER); PROFILES=1 for the profiles of deploy/
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)") $(if $(PROFILES),--profiles)
+
+gpu-campaign: $(if $(REHEARSE),vllm-env) ## The prepared half hour of a lent GPU: the adapter's training, a 7B shape beside the planner's figures; again, and it goes on (MINUTES=9 PIECES=.gpu; REHEARSE=1: at toy size, here)
+	@$(if $(REHEARSE),PYTHONPATH=tests .venv-vllm/bin/python lab/gpu/rehearse.py,$(GPU_PYTHON) lab/gpu/campaign.py "$(or $(PIECES),.gpu)" --minutes $(or $(MINUTES),9)) $(ARGS)
 
 rehearse: $(VENV)/.installed-dev ## Build all images of deploy/, run deploy/compose.yaml in podman with the real vLLM, and break it: every story (Debian, as root; STORIES for some)
 	@PYTHONPATH=tests $(BIN)/python -m rehearsal $(ARGS) $(STORIES)

@@ -110,8 +110,8 @@ def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
 
     common: dict[str, Any] = {
         "skip_tokenizer_init": True,
-        "max_model_len": 4096 if gpu else 1024,
-        "max_num_seqs": 8,
+        "max_model_len": 8192 if gpu else 1024,
+        "max_num_seqs": 32,
         "max_num_batched_tokens": 2048,
         "block_size": 16 if gpu else 32,
         "enable_prefix_caching": True,
@@ -122,7 +122,7 @@ def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
     if gpu:
         common |= {
             "gpu_memory_utilization": 0.9,
-            "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 40]},
+            "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 40, 80, 160]},
         }
     else:
         # Said outright: else the engine asks for most of the machine's memory.
@@ -146,18 +146,22 @@ def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
     together = {"quantization": "fp8", "kv_cache_dtype": "fp8"} if gpu else {}
     plain = {**common, **model()}
     rows = [
-        Lever("bf16" if gpu else "float32", plain, ALL),
-        Lever("all together", {**plain, **together, "speculative_config": ngram}, ALL),
+        Lever(
+            "bf16" if gpu else "float32", plain, ("ttft", "ttft_long", "decode", "abort", "abort_prefill", "sustained")
+        ),
+        Lever(
+            "all together", {**plain, **together, "speculative_config": ngram}, ("ttft", "decode", "abort", "sustained")
+        ),
         Lever("no prefix cache", {**plain, "enable_prefix_caching": False}, ("ttft",)),
-        Lever("ngram", {**plain, "speculative_config": ngram}, ("steps", "ttft")),
+        Lever("ngram", {**plain, "speculative_config": ngram}, ("steps", "ttft", "decode")),
     ]
     on_gpu = [
-        Lever("fp8", {**plain, "quantization": "fp8"}, ("ttft", "sustained")),
+        Lever("fp8", {**plain, "quantization": "fp8"}, ("ttft", "decode", "sustained")),
         Lever("host tier", {**plain, "kv_transfer_config": host}, ("host_tier",)),
-        Lever("fp8 KV", {**plain, "kv_cache_dtype": "fp8"}, ("ttft",)),
-        Lever("int4", {**common, **model("int4"), "dtype": "float16"}, ("ttft",)),
+        Lever("fp8 KV", {**plain, "kv_cache_dtype": "fp8"}, ("ttft", "decode")),
+        Lever("int4", {**common, **model("int4"), "dtype": "float16"}, ("ttft", "decode")),
         Lever("no CUDA graphs", {**eager, **model()}, ("ttft",)),
-        Lever("int8", {**common, **model("int8")}, ("ttft",)),
+        Lever("int8", {**common, **model("int8")}, ("ttft", "decode")),
     ]
     rows += on_gpu if gpu else []
     rows += [
@@ -235,6 +239,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         line += f"{_pair(row.get('abort', {})):>14}{rate!s:>7}{step!s:>8}"
         if row.get("parts_left_out") or row.get("cut"):
             line += f"  {row.get('cut', 'no time')}: without {', '.join(row.get('parts_left_out', [])) or 'the rest'}"
+        if "decode" in row:
+            line += "".join(f"  {one['p50_ms']:.1f} ms a token at {n}" for n, one in row["decode"].items())
         if "host_tier" in row:
             line += f"  from host memory {_pair(row['host_tier'])}, cached {row['host_tier']['cached_share']}"
         lines.append(line)
@@ -303,6 +309,7 @@ def _measure_all(args: argparse.Namespace, result: dict[str, Any], folder: Path,
                 "arguments": lever.arguments,
                 "parts": lever.parts,
                 "prompt_tokens": 2000 if gpu else 256,
+                "long_tokens": 6000 if gpu else 768,
                 "output_tokens": 16 if gpu else 8,
                 "samples": 32 if gpu else 8,
                 "vocabulary": _vocabulary(Path(lever.arguments["model"])),

@@ -33,13 +33,14 @@ class Bench:
     """Drives one AsyncLLM.
 
     Args:
-        plan: `arguments` of the engine, `prompt_tokens`, `output_tokens`, `vocabulary`, `parts`, `seconds` for all of it.
+        plan: `arguments` of the engine, `prompt_tokens`, `long_tokens`, `output_tokens`, `vocabulary`, `parts`, `seconds` for all of it.
     """
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan = plan
         self.random = random.Random(7)
         self.serial = 0
+        self.answering: set[str] = set()
         self.counts: list[tuple[float, int]] = []
         self.ends = self.part_ends = _t0 + plan["seconds"]
 
@@ -96,9 +97,16 @@ class Bench:
 
     async def ttft(self) -> dict[str, Any]:
         """Cold and warm, at concurrency 1, 4 and 8."""
+        return await self._ttft(self.plan["prompt_tokens"], (1, 4, 8))
+
+    async def ttft_long(self) -> dict[str, Any]:
+        """The same of a prompt three times as long, at concurrency 1 and 8."""
+        return await self._ttft(self.plan["long_tokens"], (1, 8))
+
+    async def _ttft(self, size: int, concurrency: tuple[int, ...]) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        size, out = self.plan["prompt_tokens"], self.plan["output_tokens"]
-        for at_once in (1, 4, 8):
+        out = self.plan["output_tokens"]
+        for at_once in concurrency:
             cold: list[float] = []
             warm: list[float] = []
             per_token: list[float] = []
@@ -121,22 +129,55 @@ class Bench:
                 "warm": summary(warm),
                 "per_token": summary(per_token),
                 "warm_cached_share": share,
+                "prompt_tokens": size,
+            }
+        return result
+
+    async def decode(self) -> dict[str, Any]:
+        """Time of a token where 1, 8 and 32 answers are written at once, their prompts cached; and tokens of a step."""
+        result: dict[str, Any] = {}
+        out = 8 * self.plan["output_tokens"]
+        for at_once in (1, 8, 32):
+            if self.left() < 5:
+                break
+            prompts = [self.prompt(self.plan["prompt_tokens"]) for _ in range(at_once)]
+            await asyncio.gather(*(self.ask(ids, 1) for ids in prompts))
+            await asyncio.gather(*(self.ask(ids, 4) for ids in prompts))  # kernels of this batch
+            asked = [one for _ in range(2) for one in await asyncio.gather(*(self.ask(ids, out) for ids in prompts))]
+            steps = sum(one[3] - 1 for one in asked)
+            result[str(at_once)] = {
+                **summary([one[1] for one in asked]),
+                "prompt_tokens": self.plan["prompt_tokens"],
+                "output_tokens": out,
+                "tokens_per_step": round(len(asked) * (out - 1) / max(1, steps), 3),
             }
         return result
 
     async def abort(self) -> dict[str, Any]:
         """From the abort until the engine counts one request less, while another keeps it stepping."""
+        return await self._abort(64, 0.15)
+
+    async def abort_prefill(self) -> dict[str, Any]:
+        """The same while the long prompt is computed; what had come further before the abort is left out."""
+        began = time.perf_counter()
+        await self.ask(self.prompt(self.plan["long_tokens"]), 1)
+        return await self._abort(self.plan["long_tokens"], (time.perf_counter() - began) / 3)
+
+    async def _abort(self, tokens: int, after_s: float) -> dict[str, Any]:
         waits: list[float] = []
         for at in range(20):
             if self.left() < 5:
                 break
             keeper = asyncio.ensure_future(self.ask(self.prompt(64), 400))
-            gone = asyncio.ensure_future(self._until_cancelled(f"gone{at}"))
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(0.05)  # it is stepping
+            name = f"gone{tokens}-{at}"
+            gone = asyncio.ensure_future(self._until_cancelled(name, self.prompt(tokens)))
+            await asyncio.sleep(after_s)
             self.counts.clear()
             began = time.perf_counter()
-            await self.llm.abort(f"gone{at}")
-            while not keeper.done():
+            counted = tokens == 64 or name not in self.answering
+            await self.llm.abort(name)
+            while counted and not keeper.done():
                 fell = [when for when, running in self.counts if running <= 1]
                 if fell:
                     waits.append(max(0.0, fell[0] - began))
@@ -147,9 +188,9 @@ class Bench:
             await asyncio.gather(gone, keeper, return_exceptions=True)
         return summary(waits)
 
-    async def _until_cancelled(self, name: str) -> None:
-        async for _ in self.llm.generate({"prompt_token_ids": self.prompt(64)}, self.sampling(400), name):
-            pass
+    async def _until_cancelled(self, name: str, ids: list[int]) -> None:
+        async for _ in self.llm.generate({"prompt_token_ids": ids}, self.sampling(400), name):
+            self.answering.add(name)
 
     async def host_tier(self) -> dict[str, Any]:
         """A prompt whose blocks are in host memory alone, beside one that is computed."""
@@ -166,7 +207,8 @@ class Bench:
             one = await self.ask(ids, 1)
             loaded.append(one[0])
             cached += one[2]
-        return {**summary(loaded), "cached_share": round(cached / (len(loaded) * size), 3) if loaded else None}
+        share = round(cached / (len(loaded) * size), 3) if loaded else None
+        return {**summary(loaded), "cached_share": share, "prompt_tokens": size}
 
     async def sustained(self) -> dict[str, Any]:
         """The highest rate of warm requests whose p99 time to first token stays below 100 ms; open loop."""

@@ -28,21 +28,24 @@ _SWEEP: Final = "https://johnmusgrave.com/p/vllm-throughput-latency-sweep-on"
 _RECIPE: Final = "https://yobitelcomm.github.io/bench/recipes/concurrency-sweep/"
 
 
-def _alone(model: str, gpu: str, prompt: float, output: float, *, bits: int = 16, gpus: int = 1) -> Tier:
+def alone(
+    model: str, gpu: str, prompt: float, output: float, *, bits: int = 16, kv_bits: int = 16, gpus: int = 1
+) -> Tier:
+    """One request in an engine without a gateway or a network; tokens, and bits of weights and of keys and values."""
     inputs = _ALONE | {"prompt_tokens": prompt, "output_tokens": output, "new_tokens": prompt}
-    return Tier(model=model, gpu=gpu, gpus_per_replica=gpus, weight_bits=bits, inputs=inputs)
+    return Tier(model=model, gpu=gpu, gpus_per_replica=gpus, weight_bits=bits, kv_bits=kv_bits, inputs=inputs)
 
 
 _RUNS: Final = (
-    _Run(_RECIPE, "Llama 3.1 8B, 16 bits, H100, vLLM 0.21: ms a token, one stream", _alone("llama-3.1-8b", "h100", 200, 200), 6.48, "tpot"),
-    _Run(_SWEEP, "Llama 3.1 8B, 16 bits, A100 40 GB, vLLM 0.23: ms a token, one stream", _alone("llama-3.1-8b", "a100-40", 1024, 128), 1000 / 75, "tpot"),
-    _Run(_TT + "125", "Qwen2.5 7B, 16 bits, RTX 4090: ms a token, one stream", _alone("qwen2.5-coder-7b", "rtx4090", 1024, 128), 17.2, "tpot"),
-    _Run(_TT + "125", "the same: ms to the first token, 1,024 of prompt", _alone("qwen2.5-coder-7b", "rtx4090", 1024, 128), 99.6, "ttft"),
-    _Run(_TT + "143", "Qwen2.5 72B, two H100: ms a token, one stream", _alone("qwen2.5-72b", "h200", 4096, 128, gpus=2), 31.1, "tpot",
+    _Run(_RECIPE, "Llama 3.1 8B, 16 bits, H100, vLLM 0.21: ms a token, one stream", alone("llama-3.1-8b", "h100", 200, 200), 6.48, "tpot"),
+    _Run(_SWEEP, "Llama 3.1 8B, 16 bits, A100 40 GB, vLLM 0.23: ms a token, one stream", alone("llama-3.1-8b", "a100-40", 1024, 128), 1000 / 75, "tpot"),
+    _Run(_TT + "125", "Qwen2.5 7B, 16 bits, RTX 4090: ms a token, one stream", alone("qwen2.5-coder-7b", "rtx4090", 1024, 128), 17.2, "tpot"),
+    _Run(_TT + "125", "the same: ms to the first token, 1,024 of prompt", alone("qwen2.5-coder-7b", "rtx4090", 1024, 128), 99.6, "ttft"),
+    _Run(_TT + "143", "Qwen2.5 72B, two H100: ms a token, one stream", alone("qwen2.5-72b", "h200", 4096, 128, gpus=2), 31.1, "tpot",
          "reckoned with 16 bits and the H100's bandwidth; 145 GB leave two cards of 80 GB no cache, so the card or the bits are others than told"),
-    _Run(_TT + "143", "the same: ms to the first token, 4,096 of prompt", _alone("qwen2.5-72b", "h200", 4096, 128, gpus=2), 505.1, "ttft", "the same"),
-    _Run(_QWEN3, "Qwen3 8B, 16 bits, H100, vLLM 0.10.2: tokens/s written, 1,024 in, 2,048 out, offline", _alone("qwen3-8b", "h100", 1024, 2048), 5408.88, "offline"),
-    _Run(_QWEN3, "Qwen3 8B, FP8: the same", _alone("qwen3-8b", "h100", 1024, 2048, bits=8), 5304.03, "offline", "hardly faster than 16 bits there, which the reporter asks about"),
+    _Run(_TT + "143", "the same: ms to the first token, 4,096 of prompt", alone("qwen2.5-72b", "h200", 4096, 128, gpus=2), 505.1, "ttft", "the same"),
+    _Run(_QWEN3, "Qwen3 8B, 16 bits, H100, vLLM 0.10.2: tokens/s written, 1,024 in, 2,048 out, offline", alone("qwen3-8b", "h100", 1024, 2048), 5408.88, "offline"),
+    _Run(_QWEN3, "Qwen3 8B, FP8: the same", alone("qwen3-8b", "h100", 1024, 2048, bits=8), 5304.03, "offline", "hardly faster than 16 bits there, which the reporter asks about"),
 )  # fmt: skip
 
 

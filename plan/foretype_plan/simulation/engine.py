@@ -25,7 +25,7 @@ from foretype_plan.simulation.kv_cache import KvCache
 
 BLOCK_TOKENS: Final = 64
 """Of the simulation's blocks. Engines use 16; a prompt is found to within one, and a coarse one costs a quarter of the time."""
-_HOST_BYTES_PER_S: Final = 25e9
+HOST_BYTES_PER_S: Final = 25e9
 """From the host's memory: PCIe 4.0 with 16 lanes has 32, of which 25 are seen."""
 
 
@@ -87,7 +87,7 @@ def spec_of(tier: Tier, name: str = "fast", *, chunk_tokens: int = 512) -> Engin
         weights_s=known["read_bytes"] / bandwidth,
         context_s=known["kv_bytes_per_token"] / bandwidth,
         overhead_s=given["step_overhead_s"],
-        load_s=known["kv_bytes_per_token"] / (_HOST_BYTES_PER_S * given["gpus_per_replica"]),
+        load_s=known["kv_bytes_per_token"] / (HOST_BYTES_PER_S * given["gpus_per_replica"]),
         guesses=int(given["draft_tokens"]),
         guess_share=given["draft_step_share"],
     )

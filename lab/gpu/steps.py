@@ -1,0 +1,77 @@
+"""What a campaign does, in order of worth, and what of it fits into the time that is left. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+TRIES = 2
+_VLLM = ("wheels.tar",)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do.
+
+    Attributes:
+        needs: files that have to have come.
+        least_s: it is not begun with less time than this. most_s: it gets no more.
+        row: of deploy/gpu/bench.py; a step without one trains.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    least_s: float
+    most_s: float
+    row: str = ""
+
+
+STEPS = (
+    Step("bf16", _VLLM, 120, 240, "bf16"),
+    Step("fp8", _VLLM, 75, 130, "fp8"),
+    Step("ngram", _VLLM, 75, 130, "ngram"),
+    Step("int8", _VLLM, 75, 130, "int8"),
+    Step("host tier", _VLLM, 75, 110, "host tier"),
+    Step("train", ("base.gguf", "store.tar.xz", *_VLLM), 120, float("inf")),
+    Step("fp8 KV", _VLLM, 75, 110, "fp8 KV"),
+    Step("int4", _VLLM, 75, 110, "int4"),
+    Step("all together", _VLLM, 75, 130, "all together"),
+)
+"""Figures first, which are short and whole; the training has the rest of each call, and goes on in the next."""
+
+
+def toy() -> tuple[Step, ...]:
+    """The same for a machine without a GPU."""
+    rows = {"bf16": "float32"}
+    return tuple(
+        replace(one, row=rows.get(one.row, one.row), least_s=one.least_s / 3, most_s=min(one.most_s / 1.5, 120.0))
+        for one in STEPS
+    )
+
+
+def choose(
+    steps: Iterable[Step], done: Mapping[str, Mapping[str, Any]], waits: Mapping[str, list[str]], left_s: float
+) -> tuple[Step | None, dict[str, str]]:
+    """The first step that is to be done, has what it needs, and fits; and why others were passed over, by name.
+
+    Args:
+        done: by step, `done` and `tries`.
+        waits: by file, sentences on what it waits for.
+    """
+    passed: dict[str, str] = {}
+    for step in steps:
+        so_far = done.get(step.name, {})
+        lacking = [said for need in step.needs for said in waits.get(need, [f"{need} is not in the manifest"])]
+        if so_far.get("done"):
+            if "failed" in so_far:
+                passed[step.name] = so_far["failed"]
+        elif step.row and so_far.get("tries", 0) >= TRIES:
+            passed[step.name] = f"was begun {TRIES} times and did not end"
+        elif lacking:
+            passed[step.name] = "; ".join(lacking)
+        elif left_s < step.least_s:
+            passed[step.name] = f"needs {step.least_s:.0f} s, and {max(0, left_s):.0f} s were left"
+        else:
+            return step, passed
+    return None, passed
