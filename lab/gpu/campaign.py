@@ -98,14 +98,15 @@ class Campaign:
             )
             mark.write_text(come, "utf-8")
 
-    def timed(self, name: str, do: Callable[[], Any]) -> dict[str, Any]:
+    def timed(self, name: str, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Does a step, and writes what it took and found."""
         row = self.result["steps"].setdefault(name, {"seconds": 0.0})
         row["tries"] = row.get("tries", 0) + 1
         self.write()  # a step that ends the machine is not begun for ever
         began = time.monotonic()
         try:
-            row |= do() or {}
+            row.pop("failed", None)
+            row |= do()
         finally:
             row["seconds"] = round(row["seconds"] + time.monotonic() - began, 1)
             self.result["steps"][name] = row
@@ -139,8 +140,11 @@ class Campaign:
         try:
             row = json.loads(answer.read_text("utf-8"))["rows"][step.row]
         except (OSError, ValueError, KeyError):
-            return {"done": True, "failed": said or "nothing was measured", "command": command}
-        return {"done": True, "command": command, **({"failed": row["failed"]} if "failed" in row else {"row": row})}
+            return {"failed": said or "nothing was measured", "command": command}
+        if "failed" not in row:
+            return {"done": True, "row": row, "command": command}
+        late = "cut" in row or row["failed"].startswith("no time was left")  # once more, with another call's time
+        return {"done": not late, "failed": row["failed"], "command": command}
 
     def train(self, seconds: float) -> dict[str, Any]:
         """The training until the time is up or its tokens are reached."""
@@ -214,13 +218,14 @@ class Campaign:
             partial.replace(path)
 
 
-def _extract(archive: Path, folder: Path) -> None:
+def _extract(archive: Path, folder: Path) -> dict[str, Any]:
     with tarfile.open(archive) as packed:
         safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         packed.extractall(folder, **safely)
+    return {}
 
 
-def _install(archive: Path, folder: Path) -> None:
+def _install(archive: Path, folder: Path) -> dict[str, Any]:
     wheels = archive.parent / "wheels"
     _extract(archive, wheels)
     shutil.rmtree(folder, ignore_errors=True)
@@ -244,6 +249,7 @@ def _install(archive: Path, folder: Path) -> None:
     if done.returncode:
         raise pieces.CarryError(f"pip cannot install the wheels: {done.stderr.strip().splitlines()[-1]}")
     shutil.rmtree(wheels)
+    return {}
 
 
 def _trained(out: Path, config: Path, store: Path, said: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """What `make gpu-campaign` does without vLLM and without a GPU: pieces, steps by what time is left, the planner beside figures."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def test_pieces_that_come_one_by_one_make_the_file(pieces: Any, tmp_path: Path) 
 
 def test_what_is_wrong_with_what_came_is_said(pieces: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     come, state = carried(pieces, tmp_path), tmp_path / "state"
-    with pytest.raises(pieces.CarryError, match="manifest.json: not there"):
+    with pytest.raises(pieces.CarryError, match=r"manifest\.json: not there"):
         pieces.take(tmp_path / "nothing", state)
     (come / "store.tar.xz.00").write_bytes(b"damaged")
     assert "carry it again" in pieces.take(come, state)["store.tar.xz"][0]
