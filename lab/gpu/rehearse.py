@@ -84,31 +84,34 @@ def main() -> int:
             str(scratch / "toy.toml"),
         ]
 
-        def call(minutes: float) -> subprocess.Popen[bytes]:
+        def call(minutes: float, *, ends_at: Path | None = None) -> int:
+            """A call's exit status; it is killed where `ends_at` is there."""
             print(f"--- a call of {minutes:g} minutes", flush=True)
-            return subprocess.Popen([*command, "--minutes", str(minutes)], env=environment, start_new_session=True)
+            child = subprocess.Popen([*command, "--minutes", str(minutes)], env=environment, start_new_session=True)
+            try:
+                while child.poll() is None and not (ends_at and ends_at.exists()):
+                    time.sleep(0.1)
+            finally:
+                if child.poll() is None:
+                    os.killpg(child.pid, signal.SIGKILL)
+                    print("--- killed", flush=True)
+            return child.wait()
 
         folder.mkdir()
-        assert call(0).wait() == 2, "without a manifest nothing begins"
+        assert call(0) == 2, "without a manifest nothing begins"
         names = sorted(one.name for one in all_of_it.iterdir())
         for one in names:
             shutil.copyfile(all_of_it / one, folder / one)
         (folder / "base.gguf.00").write_bytes(b"damaged")
         (folder / "wheels.tar.00").unlink()
-        assert call(0).wait() == 0
+        assert call(0) == 0
         shutil.rmtree(folder)  # as on a machine that gets one load a call
         folder.mkdir()
         for one in (pieces.MANIFEST, "base.gguf.00", "wheels.tar.00"):
             shutil.copyfile(all_of_it / one, folder / one)
-        first = call(6)
         checkpoint = scratch / "state" / "run" / "last.pt"
-        while not checkpoint.exists() and first.poll() is None:
-            time.sleep(0.1)
-        if first.poll() is None:
-            os.killpg(first.pid, signal.SIGKILL)
-            print("--- killed in the training, which had left a checkpoint", flush=True)
-        first.wait()
-        ended = call(3).wait()
+        assert call(12, ends_at=checkpoint) == -signal.SIGKILL, "it was to end in its training"
+        ended = call(6)
         result = json.loads((scratch / "out" / "gpu-campaign.json").read_text("utf-8"))
         if given.json is not None:
             text = json.dumps(result, indent=1).replace(str(scratch), "…").replace(f"{ROOT}/", "")

@@ -18,6 +18,7 @@ class Step:
         needs: files that have to have come.
         least_s: it is not begun with less time than this. most_s: it gets no more.
         row: of deploy/gpu/bench.py; a step without one trains.
+        lacks: why it cannot be done here.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Step:
     least_s: float
     most_s: float
     row: str = ""
+    lacks: str = ""
 
 
 STEPS = (
@@ -41,11 +43,15 @@ STEPS = (
 """Figures first, which are short and whole; the training has the rest of each call, and goes on in the next."""
 
 
+_CPU_ROWS = {"bf16": "float32", "ngram": "ngram"}
+
+
 def toy() -> tuple[Step, ...]:
-    """The same for a machine without a GPU."""
-    rows = {"bf16": "float32"}
+    """The same for a machine without a GPU, which may be busy: two rows, and a training of seconds."""
     return tuple(
-        replace(one, row=rows.get(one.row, one.row), least_s=one.least_s / 3, most_s=min(one.most_s, 200.0) + 40)
+        replace(one, row=_CPU_ROWS.get(one.name, ""), least_s=30, most_s=280 if one.row else 900)
+        if one.name in _CPU_ROWS or not one.row
+        else replace(one, lacks="needs a GPU")
         for one in STEPS
     )
 
@@ -66,6 +72,8 @@ def choose(
         if so_far.get("done"):
             if "failed" in so_far:
                 passed[step.name] = so_far["failed"]
+        elif step.lacks:
+            passed[step.name] = step.lacks
         elif step.row and so_far.get("tries", 0) >= TRIES:
             passed[step.name] = so_far.get("failed", f"was begun {TRIES} times and did not end")
         elif lacking:
