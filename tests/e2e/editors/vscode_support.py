@@ -15,7 +15,6 @@ from foretype_lab.processes import free_ports
 EXTENSION = ROOT / "editors" / "vscode" / "foretype.vsix"
 
 
-SAVED_BY_HAND = {"files.autoSave": "off"}  # in a browser VS Code saves by itself, whenever it has time
 _FIRST_MS, _TRIES = 20_000, 6
 
 
@@ -60,7 +59,7 @@ class VsCode:
         data, extensions = folder / "data", folder / "extensions"
         (data / "User").mkdir(parents=True)
         self._data = data
-        (data / "User/settings.json").write_text(json.dumps({**SAVED_BY_HAND, **settings}))
+        (data / "User/settings.json").write_text(json.dumps(settings))
         env = environment(folder, FORETYPE_PLAYWRIGHT=str(tools))
         env |= {"PATH": f"{node.parent}:{env['PATH']}", **(env_more or {})}
         places = ("--user-data-dir", data, "--extensions-dir", extensions)
@@ -130,7 +129,7 @@ class VsCode:
         for _ in range(_TRIES):
             self.press(key)
             self.do("palette", shown=True)
-            self.do("insert", text=text)
+            self.type(text)
             found = not row or self.do("first", text=row, timeout=_FIRST_MS)
             rows = self.do("rows")
             self.press("Enter" if found else "Escape")
@@ -158,16 +157,15 @@ class VsCode:
             time.sleep(0.05)
 
     def saved(self):
-        """The buffer, through the file. A window that was loaded anew may not hear the first key: it is pressed again."""
-
-        def lies_on_disk():
-            self.press("Control+s")
-            return not self.do("dirty")
-
-        self.until(lies_on_disk, "saved")
+        """The buffer, through the file."""
+        before = self.file.stat().st_mtime_ns
+        self.press("Control+s")
+        end_s = time.monotonic() + 5  # a loaded machine saves late; nothing is written where nothing changed
+        while self.file.stat().st_mtime_ns == before and time.monotonic() < end_s:
+            time.sleep(0.05)
         text = None
         while text != (text := self.file.read_text()):  # a file is emptied first and written then
-            time.sleep(0.1)
+            time.sleep(0.3)
         return text
 
     def cells(self, notebook):
