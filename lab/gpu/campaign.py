@@ -266,14 +266,14 @@ def _trained(out: Path, config: Path, store: Path, said: str) -> dict[str, Any]:
     tokens, wanted = max((one["tokens"] for one in log), default=0), Config.load(config).tokens
     text = (store / "train" / "text.bin").stat().st_size
     return {
-        "done": tokens >= wanted,
+        "done": tokens >= wanted and not said,
         "tokens": tokens,
         "tokens_wanted": wanted,
         "text_bytes": text,
         "passes_wanted": round(wanted * CHARACTERS_PER_TOKEN / text, 2),
         "tokens_per_s": rates[len(rates) // 2] if rates else None,
         "held_out": [one["held_out"] for one in (held[:1] + held[1:][-1:])],
-        **({"failed": said} if said and tokens < wanted else {}),
+        **({"failed": said} if said else {}),
     }
 
 

@@ -26,7 +26,7 @@ from models.networks import write_base
 from pack import pack, pack_wheels
 
 CONFIG = """seed = 1
-rank = 4
+rank = 32
 tokens = 60_000
 batch_tokens = 1024
 micro_tokens = 512
@@ -110,14 +110,15 @@ def main() -> int:
         for one in (pieces.MANIFEST, "base.gguf.00", "wheels.tar.00"):
             shutil.copyfile(all_of_it / one, folder / one)
         checkpoint = scratch / "state" / "run" / "last.pt"
-        assert call(12, ends_at=checkpoint) == -signal.SIGKILL, "it was to end in its training"
-        ended = call(6)
+        assert call(40, ends_at=checkpoint) == -signal.SIGKILL, "it was to end in its training"
+        ended = call(20)
         result = json.loads((scratch / "out" / "gpu-campaign.json").read_text("utf-8"))
         if given.json is not None:
             text = json.dumps(result, indent=1).replace(str(scratch), "…").replace(f"{ROOT}/", "")
             given.json.write_text(text + "\n", "utf-8")
     trained = result["steps"].get("train", {})
-    assert trained.get("done") and trained["tries"] == 2, trained
+        came = (scratch / "out" / "adapter.gguf").is_file()
+    assert came and trained.get("done") and trained["tries"] == 2, trained
     return ended
 
 
