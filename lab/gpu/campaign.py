@@ -151,6 +151,7 @@ class Campaign:
         out = self.state / "run"
         command = [
             sys.executable,
+            "-P",
             "-m",
             "foretype_lab.adapter.train",
             str(self.config),
@@ -231,6 +232,7 @@ def _install(archive: Path, folder: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     pip = [
         sys.executable,
+        "-P",
         "-m",
         "pip",
         "install",

@@ -58,7 +58,7 @@ def fetch_wheels(folder: Path) -> None:
         3:
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", *flags, "-d", str(folder), "-r", str(WHEELS)], check=False
+        [sys.executable, "-P", "-m", "pip", "download", "-q", *flags, "-d", str(folder), "-r", str(WHEELS)], check=False
     )
     if done.returncode:
         raise pieces.CarryError(f"pip did not fetch what {WHEELS} lists; --wheels FOLDER names a folder that has it")

@@ -112,12 +112,12 @@ def main() -> int:
         checkpoint = scratch / "state" / "run" / "last.pt"
         assert call(40, ends_at=checkpoint) == -signal.SIGKILL, "it was to end in its training"
         ended = call(20)
+        came = (scratch / "out" / "adapter.gguf").is_file()
         result = json.loads((scratch / "out" / "gpu-campaign.json").read_text("utf-8"))
         if given.json is not None:
             text = json.dumps(result, indent=1).replace(str(scratch), "…").replace(f"{ROOT}/", "")
             given.json.write_text(text + "\n", "utf-8")
     trained = result["steps"].get("train", {})
-        came = (scratch / "out" / "adapter.gguf").is_file()
     assert came and trained.get("done") and trained["tries"] == 2, trained
     return ended
 
