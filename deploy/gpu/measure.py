@@ -155,15 +155,15 @@ class Bench:
 
     async def abort(self) -> dict[str, Any]:
         """From the abort until the engine counts one request less, while another keeps it stepping."""
-        return await self._abort(64, 0.15)
+        return await self._abort(64, 0.15, in_prefill=False)
 
     async def abort_prefill(self) -> dict[str, Any]:
         """The same while the long prompt is computed; what had come further before the abort is left out."""
         began = time.perf_counter()
         await self.ask(self.prompt(self.plan["long_tokens"]), 1)
-        return await self._abort(self.plan["long_tokens"], (time.perf_counter() - began) / 3)
+        return await self._abort(self.plan["long_tokens"], (time.perf_counter() - began) / 3, in_prefill=True)
 
-    async def _abort(self, tokens: int, after_s: float) -> dict[str, Any]:
+    async def _abort(self, tokens: int, after_s: float, *, in_prefill: bool) -> dict[str, Any]:
         waits: list[float] = []
         for at in range(20):
             if self.left() < 5:
@@ -175,7 +175,7 @@ class Bench:
             await asyncio.sleep(after_s)
             self.counts.clear()
             began = time.perf_counter()
-            counted = tokens == 64 or name not in self.answering
+            counted = not (in_prefill and name in self.answering)
             await self.llm.abort(name)
             while counted and not keeper.done():
                 fell = [when for when, running in self.counts if running <= 1]

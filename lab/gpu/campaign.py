@@ -162,13 +162,10 @@ class Campaign:
         command += ["--minutes", f"{max(10.0, seconds - (10.0 if self.toy else START_S)) / 60:.2f}"]
         more = {"TORCHINDUCTOR_CACHE_DIR": str(self.state / "compiled")}
         said = self.child(command, seconds, self.state / "train.log", more)
-        return {"command": command} | _trained(out, self.config, self.state / "store", said) | self.home(out)
-
-    def home(self, out: Path) -> dict[str, Any]:
         for name in ("adapter.gguf", "log.jsonl"):
             if (out / name).is_file():
                 shutil.copyfile(out / name, self.out / name)
-        return {}
+        return {"command": command} | _trained(out, self.config, self.state / "store", said)
 
     def child(self, command: list[str], seconds: float, log: Path, more: dict[str, str]) -> str:
         """Runs it; what it said last where it failed. It is asked to end first, so that it writes what it has."""

@@ -1,4 +1,4 @@
-"""How long a short request waits behind long ones: with a higher priority, and with theirs, which is what vLLM does without the policy."""
+"""How long a short request waits behind long ones: with a higher priority, and with theirs. The policy is on in both."""
 
 from __future__ import annotations
 
