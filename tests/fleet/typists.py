@@ -29,7 +29,9 @@ LINES: Final = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\
 _LAST: Final = "def function_40(value):\n    return value"
 KEYS: Final = tuple(_LAST[:end] for end in range(len(_LAST) - 11, len(_LAST), 2))
 """What stands before the cursor, key by key."""
-_CALM_S: Final = 0.7
+_CALM_S: Final = 3.0
+_LIVELY_S: Final = 0.7
+"""Between two keys: while something starts, which has the processors then, and while a test waits for answers."""
 _CALM_SHARE: Final = 4.0
 """Who is calm pauses so many times as long as an answer took: else six who wait for a slow machine look like a load, and no replica goes."""
 _DEADLINE_MS: Final = 120_000.0
@@ -85,6 +87,7 @@ class Typists:
 
     def __init__(self, url: str, folder: Path, *, users: int) -> None:
         self._pause_s: float | None = _CALM_S
+        self._waited = False
         self.answers: list[Answer] = []
         self.users = [f"dev-{number}" for number in range(users)]
         self._http = url
@@ -125,7 +128,11 @@ class Typists:
             counts = Counter(one.user for one in found)
             return found if all(counts[user] >= count for user in self.users) else []
 
-        return until(whole, what=f"{count} answers each")
+        self._waited = True
+        try:
+            return until(whole, what=f"{count} answers each")
+        finally:
+            self._waited = False
 
     def signals(self) -> dict[str, Any]:
         """What the gateway says of its pool."""
@@ -162,7 +169,7 @@ class Typists:
                 asked_s = time.monotonic()
                 if self._pause_s is not None:
                     self.answers.append(await _ask(session, user, f"{number}.{turn}", KEYS[turn % len(KEYS)]))
-                calm_s = max(_CALM_S, _CALM_SHARE * (time.monotonic() - asked_s))
+                calm_s = max(_LIVELY_S if self._waited else _CALM_S, _CALM_SHARE * (time.monotonic() - asked_s))
                 await asyncio.sleep(calm_s if self._pause_s != 0.0 else 0.0)
         finally:
             await session.close()

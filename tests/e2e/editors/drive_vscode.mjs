@@ -58,6 +58,8 @@ const commands = {
     }
   },
   type: async ({ text, delay = 0 }) => page.keyboard.type(text, { delay }),
+  // At once, as from the clipboard.
+  insert: ({ text }) => page.keyboard.insertText(text),
   // Milliseconds since the key came, and from it to the first frame with ghost text on screen; null if there is none in time.
   async key_to_ghost({ key, timeout = 3000 }) {
     await page.evaluate((selector) => {
@@ -142,6 +144,8 @@ const commands = {
   },
   // Name of the file that the active tab shows.
   tab: () => page.evaluate(() => document.querySelector('.tab.active')?.getAttribute('data-resource-name') ?? ''),
+  // Whether the file in front is not as it lies on disk.
+  dirty: () => page.evaluate(() => document.querySelector('.editor-group-container.active .tab.active')?.classList.contains('dirty') ?? false),
   status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),
   // Notifications that popped up: there must never be any of ours, but for a question.
   notifications: () => page.evaluate(() => [...document.querySelectorAll('.notification-list-item-message')].map((node) => node.textContent)),

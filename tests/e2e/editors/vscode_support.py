@@ -14,8 +14,9 @@ from foretype_lab.processes import free_ports
 
 EXTENSION = ROOT / "editors" / "vscode" / "foretype.vsix"
 
-
+SAVED_BY_HAND = {"files.autoSave": "off"}  # in a browser VS Code saves by itself, whenever it has time
 _FIRST_MS, _TRIES = 20_000, 6
+_CLEAN_S, _LOST_S = 1.5, 10.0
 
 
 class Missing(Exception):
@@ -59,7 +60,7 @@ class VsCode:
         data, extensions = folder / "data", folder / "extensions"
         (data / "User").mkdir(parents=True)
         self._data = data
-        (data / "User/settings.json").write_text(json.dumps(settings))
+        (data / "User/settings.json").write_text(json.dumps({**SAVED_BY_HAND, **settings}))
         env = environment(folder, FORETYPE_PLAYWRIGHT=str(tools))
         env |= {"PATH": f"{node.parent}:{env['PATH']}", **(env_more or {})}
         places = ("--user-data-dir", data, "--extensions-dir", extensions)
@@ -129,7 +130,7 @@ class VsCode:
         for _ in range(_TRIES):
             self.press(key)
             self.do("palette", shown=True)
-            self.type(text)
+            self.do("insert", text=text)
             found = not row or self.do("first", text=row, timeout=_FIRST_MS)
             rows = self.do("rows")
             self.press("Enter" if found else "Escape")
@@ -157,15 +158,28 @@ class VsCode:
             time.sleep(0.05)
 
     def saved(self):
-        """The buffer, through the file."""
-        before = self.file.stat().st_mtime_ns
-        self.press("Control+s")
-        end_s = time.monotonic() + 5  # a loaded machine saves late; nothing is written where nothing changed
-        while self.file.stat().st_mtime_ns == before and time.monotonic() < end_s:
-            time.sleep(0.05)
+        """The buffer, through the file.
+
+        It is saved when the file was written and the tab is clean, or was clean for so long that what was typed would have
+        shown in it: nothing is written where nothing changed. A window that was loaded anew may not hear the first key.
+        """
+        before, pressed_s, clean_s = self.file.stat().st_mtime_ns, float("-inf"), 0.0
+
+        def lies_on_disk():
+            nonlocal pressed_s, clean_s
+            now_s = time.monotonic()
+            if now_s - pressed_s > _LOST_S:
+                self.press("Control+s")
+                pressed_s = clean_s = time.monotonic()
+            if self.do("dirty"):
+                clean_s = now_s
+                return False
+            return self.file.stat().st_mtime_ns != before or now_s - clean_s > _CLEAN_S
+
+        self.until(lies_on_disk, "saved")
         text = None
         while text != (text := self.file.read_text()):  # a file is emptied first and written then
-            time.sleep(0.3)
+            time.sleep(0.1)
         return text
 
     def cells(self, notebook):
