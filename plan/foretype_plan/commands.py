@@ -25,7 +25,7 @@ def plan(
     ] = None,
     developers: Annotated[float | None, typer.Option(help="How many write code with it.")] = None,
     model: Annotated[str | None, typer.Option(help="Of the catalogue, or its config.json.")] = None,
-    gpu: Annotated[str | None, typer.Option(help="h100, h200, b200, a100, l40s, l4, cpu, …")] = None,
+    gpu: Annotated[str | None, typer.Option(help="h100, h200, b200, a100, l40s, l4, cpu, cpu-2, …")] = None,
     gpus_per_replica: Annotated[int | None, typer.Option(help="Tensor parallelism.")] = None,
     weight_bits: Annotated[int | None, typer.Option(help="16, 8 or 4.")] = None,
     kv_bits: Annotated[int | None, typer.Option(help="16 or 8.")] = None,

@@ -9,6 +9,14 @@ from foretype_plan.catalogue import catalogue, hardware, model
 from foretype_plan.commands import plan as command
 from foretype_plan.day import COMMITS, OFFICE, active_by_hour
 from foretype_plan.errors import PlanError
+from foretype_plan.formulas import (
+    flop_per_token,
+    kv_bytes_per_session,
+    kv_bytes_per_token,
+    prefill_tokens_per_s,
+    step_s,
+    weights_bytes,
+)
 from foretype_plan.plan import WALLS, plan
 from foretype_plan.scenario import Language, Scenario, Tier, read
 from typer.testing import CliRunner
@@ -237,6 +245,19 @@ def test_a_config_that_is_none_is_named(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(PlanError, match=r"model: .*config.json"):
         model(str(tmp_path / "config.json"))
+
+
+def test_two_cores_are_reckoned_as_they_were_measured():
+    """docs/measurements/vllm.md: the shipped network on vLLM, 1,024 tokens computed, and one token of one stream."""
+    two, known = hardware("cpu-2"), catalogue().input
+    parameters, layers, heads, kv_heads, head_dim = 134_515_008, 30, 9, 3, 64
+    flop = flop_per_token(parameters, layers, heads, head_dim, 1024)
+    computes = known["prefill_efficiency"].value
+    assert prefill_tokens_per_s(1, two.flops["16"], computes, flop) == pytest.approx(542, rel=0.2)
+    cache = kv_bytes_per_session(1024, kv_bytes_per_token(layers, kv_heads, head_dim, 16))
+    reads, decodes = weights_bytes(parameters, 16), known["decode_efficiency"].value
+    step = step_s(reads, 1, cache, 1, two.bandwidth, decodes, flop, two.flops["16"], computes, 0.0)
+    assert step == pytest.approx(0.063, rel=0.2)
 
 
 def test_the_catalogue_says_where_everything_comes_from():
