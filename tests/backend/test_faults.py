@@ -6,6 +6,7 @@ What is killed is in `test_kills`, a network that fails in `test_network_cuts`, 
 import asyncio
 import contextlib
 import ipaddress
+import os
 import re
 import signal
 import ssl
@@ -35,6 +36,8 @@ from websockets.exceptions import ConnectionClosed
 
 BODY = {"prompt": "x = ", "max_tokens": 8}
 DAY_MS = 86_400_000
+SOAKED = int(os.environ.get("FORETYPE_SOAK_REQUESTS", "200000"))
+"""About 2,900 a second on one core."""
 
 
 async def test_an_engine_that_dies_at_any_token_costs_what_it_had_begun() -> None:
@@ -56,7 +59,9 @@ async def test_an_engine_that_dies_at_any_token_costs_what_it_had_begun() -> Non
         assert total(metrics, "foretype_engine_retries_total") > 0
 
 
-@pytest.mark.parametrize("requests", [200, pytest.param(200_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "requests", [200, pytest.param(SOAKED, marks=[pytest.mark.soak, pytest.mark.timeout(2 * 3600)])]
+)
 async def test_what_came_is_what_was_finished_cancelled_refused_or_lost(requests: int) -> None:
     """Of requests of which every fifth is cancelled, some are refused, some lose their engine, and the last ones their connection."""
     engine = scripted("x + 1\n" * 10, decode_s_per_token=0.0005)

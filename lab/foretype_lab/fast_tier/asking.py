@@ -29,8 +29,8 @@ class ClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
         store: folder with a text store that the model was not trained on.
         samples: of each figure; a part takes more or fewer where it says so.
         batched_tokens: of a step, for `cancel`: each an engine of its own.
-        blocks: tokens in a block, for `tiers`: each an engine of its own.
-        repositories: whose commits are typed, for `tiers`; none leaves the authors out.
+        blocks: tokens in a block, for `tiers` and `authors`: each an engine of its own.
+        repositories: whose commits are typed, for `authors`.
         redis_url: of a Redis that nobody else uses, for `tiers`; "" leaves that tier out.
         python: of an environment that has the embedded engine's libraries.
     """
@@ -51,11 +51,13 @@ class Answered(NamedTuple):
 
     Attributes:
         times_s: when each step's tokens came, after the request was made.
+        step_tokens: how many came then.
     """
 
     ids: tuple[int, ...]
     times_s: tuple[float, ...]
     cached_tokens: int
+    step_tokens: tuple[int, ...] = ()
 
     @property
     def first_ms(self) -> float:
@@ -88,6 +90,7 @@ async def ask(
     """Greedy, to its end."""
     written: list[int] = []
     times: list[float] = []
+    steps: list[int] = []
     cached = 0
     request = GenerationRequest(
         name, ids, GenerationParams(max_tokens=tokens), priority=priority, salt=salt, origin=origin
@@ -97,8 +100,9 @@ async def ask(
         if chunk.token_ids:
             written += chunk.token_ids
             times.append(time.perf_counter() - began)
+            steps.append(len(chunk.token_ids))
         cached += chunk.cached_tokens or 0
-    return Answered(tuple(written), tuple(times), cached)
+    return Answered(tuple(written), tuple(times), cached, tuple(steps))
 
 
 def hole(tokenizer: Tokenizer, above: str, below: str, prefix_tokens: int, suffix_tokens: int) -> list[int]:

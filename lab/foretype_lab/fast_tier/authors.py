@@ -1,4 +1,4 @@
-"""Where prompts of several authors would be found: their typed commits, in turns, through caches like the tiers'. No engine is asked.
+"""Where prompts of several authors are found: their typed commits, in turns, through caches like the tiers', and of some what vLLM counts.
 
 Each author types commits of their own, in one of the repositories. A device's cache holds less than they need together, or enough; the host's holds
 enough, and the third tier is never full. Down go stable parts alone, as the engine is told. What an exact prefix finds follows from the prompts.
@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys, ShadowPrefixCache
+from foretype_backend.engines.vllm.options import GIB, read_shape
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.templates import encode_prompt, grammar
-from foretype_context.tokens.tokenizer import Tokenizer
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_eval.replay.commits import commits_of
 from foretype_models.artifacts import locate
 
+from foretype_lab.fast_tier.asking import ClaimOptions, ask, started
+from foretype_lab.fast_tier.tiers import by_tier, origin
 from foretype_lab.prefill.asking_moments import moments_of
 from foretype_lab.prefill.typed_commits import record_commits
 
@@ -43,6 +46,38 @@ class Sent(NamedTuple):
     document: str
     ids: Sequence[int]
     stable_tokens: int
+
+
+async def measure(options: ClaimOptions) -> dict[str, Any]:
+    """`shares` by block, device and salt; `asked`: what an engine counts of `samples` turns, beside what is expected of the same.
+
+    Raises EngineUnavailableError, RepositoryError, RecordingError, ValueError: too few commits.
+    """
+    sent = interleaved(options.repositories, load_tokenizer(options.model / "tokenizer.json"))
+    cases = product(options.blocks, DEVICES_TOKENS, SALTS)
+    return {
+        "shares": [shares(sent, block, device, salt_of=salt) for block, device, salt in cases],
+        "asked": [await _asked(options, sent[: AUTHORS * options.samples], block) for block in options.blocks],
+    }
+
+
+async def _asked(options: ClaimOptions, sent: Sequence[Sent], block_tokens: int) -> dict[str, Any]:
+    """Of an engine with the smaller device's cache and the host's, one request after the other."""
+    wide = 2 * read_shape(options.model).kv_bytes / GIB  # in float32
+    sizes = {"cache_gib": DEVICES_TOKENS[0] * wide, "host_tier_gib": _HOST_TOKENS * wide, "host_copies": True}
+    async with started(options.model, context_tokens=4096, block_tokens=block_tokens, **sizes) as engine:
+        before, cached = by_tier(), 0
+        for number, one in enumerate(sent):
+            known = origin(one.stable_tokens, len(one.ids), one.document)
+            cached += (await ask(engine, f"a{number}", list(one.ids), origin=known)).cached_tokens
+        after = by_tier()
+    total = sum(len(one.ids) for one in sent)
+    return {
+        "requests": len(sent),
+        "cached": round(cached / total, 4),
+        "by_tier": {tier: round((count - before.get(tier, 0)) / total, 4) for tier, count in after.items()},
+        "expected": shares(sent, block_tokens, DEVICES_TOKENS[0], salt_of="nobody"),
+    }
 
 
 def interleaved(repositories: Sequence[Path], tokenizer: Tokenizer) -> list[Sent]:

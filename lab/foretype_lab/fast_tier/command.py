@@ -16,7 +16,7 @@ from foretype_models.artifacts import locate
 
 from foretype_lab.fast_tier.asking import ClaimOptions
 
-PARTS: Final = ("exact", "isolation", "cancel", "priority", "tiers")
+PARTS: Final = ("exact", "isolation", "cancel", "priority", "tiers", "candidate", "authors")
 _PYTHON: Final = Path(__file__).resolve().parents[3] / ".venv" / "bin" / "python"
 
 
@@ -25,15 +25,15 @@ def engine(
     store: Annotated[
         Path, typer.Option(help="folder with a text store that the model was not trained on", exists=True)
     ],
-    parts: Annotated[str, typer.Option(help=f"by comma, of {', '.join(PARTS)}")] = ",".join(PARTS),
+    parts: Annotated[str, typer.Option(help=f"by comma, of {', '.join(PARTS)}")] = ",".join(PARTS[:-1]),
     gguf: Annotated[
         Path | None, typer.Option(help="what FOLDER was exported from; default is the shipped file")
     ] = None,
     samples: Annotated[int, typer.Option(help="of each figure; a part may take more", min=1)] = 40,
-    batched_tokens: Annotated[str, typer.Option(help="of cancel: tokens in a step, by comma")] = "2048,256,128,64",
-    blocks: Annotated[str, typer.Option(help="of tiers: tokens in a block, by comma")] = "32,128",
+    batched_tokens: Annotated[str, typer.Option(help="of cancel: tokens in a step, by comma")] = "256,128,64",
+    blocks: Annotated[str, typer.Option(help="of tiers and authors: tokens in a block, by comma")] = "32,128",
     repository: Annotated[
-        list[Path] | None, typer.Option(help="of tiers: whose commits eight authors type; repeat it")
+        list[Path] | None, typer.Option(help="of authors: whose commits eight authors type; repeat it")
     ] = None,
     redis_url: Annotated[
         str, typer.Option(help="of tiers: a Redis that nobody else uses; without one it is left out")
@@ -45,6 +45,8 @@ def engine(
     wanted = parts.split(",")
     if unknown := set(wanted) - set(PARTS):
         fail(f"--parts: there is no part {min(unknown)}; there are {', '.join(PARTS)}")
+    if "authors" in wanted and not repository:
+        fail("--repository: the part authors types a repository's commits; name one or more")
     options = ClaimOptions(
         model=model,
         gguf=gguf or locate().path,

@@ -22,8 +22,8 @@ from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Budgets, Profile
 from foretype_context.prompt.templates import encode_prompt, grammar
-from foretype_context.syntax.document import Document
-from foretype_context.tokens.tokenizer import load_tokenizer
+from foretype_context.syntax.document import Document, Snapshot
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
 
 from foretype_lab.corpus.store import Store
@@ -48,25 +48,31 @@ class Written(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A prompt as the client makes it, what of the line an answer begins with once more, and what the file says."""
+    """A prompt as the client makes it for character `offset` of `snapshot`.
+
+    Attributes:
+        healed: what of the line an answer begins with once more.
+        wanted: what the file says.
+    """
 
     ids: list[int]
     healed: str
     wanted: str
+    snapshot: Snapshot
+    offset: int
 
 
 async def measure(options: ClaimOptions) -> dict[str, Any]:
     """`pairs` of engines and `lines` that are the file's, by engine. Raises EngineUnavailableError, ValueError, LabError."""
     tokenizer = load_tokenizer(options.model / "tokenizer.json")
-    known = tokenizer.controls()
-    ends = sorted(tokenizer.control(one) for one in grammar(locate().grammar).controls() if one in known)
+    ends = ends_of(tokenizer)
     places = places_of(options)
     sides: dict[str, list[Written]] = {}
     for named, library in (("embedded, OpenVINO", "openvino"), ("embedded, llama.cpp", "llama.cpp")):
         sides[named] = await asyncio.to_thread(_embedded, options, places, library, ends)
     for named, dtype in ((REFERENCE, "float32"), ("vLLM, as it comes", "auto")):
         async with started(options.model, dtype=dtype, max_sequences=_AT_ONCE) as engine:
-            sides[named] = await _vllm(engine, places, ends)
+            sides[named] = await written(engine, places, ends)
     reference = sides[REFERENCE]
     lines = {
         named: sum(
@@ -86,6 +92,12 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
         ],
         "lines": lines,
     }
+
+
+def ends_of(tokenizer: Tokenizer) -> list[int]:
+    """Ids at which the shipped network's answers end."""
+    known = tokenizer.controls()
+    return sorted(tokenizer.control(one) for one in grammar(locate().grammar).controls() if one in known)
 
 
 def first_line(text: str, healed: str) -> str:
@@ -109,7 +121,7 @@ def places_of(options: ClaimOptions) -> list[Place]:
         snapshot = Document(f"file:///{number}/{cut.path}", text, path=cut.path).snapshot()
         plan, _ = assembler.plan(PlanState.empty(), snapshot, cut.start, block=False, now=0.0)
         ids = encode_prompt(tokenizer, spoken, [placed.segment for placed in plan.segments]).ids
-        found.append(Place(list(ids), plan.healed, cut.text[cut.start : cut.end]))
+        found.append(Place(list(ids), plan.healed, cut.text[cut.start : cut.end], snapshot, cut.start))
     if len(found) < (wanted := count * len(KINDS) * len(LANGUAGES)):
         raise ValueError(f"the store has {len(found)} places in {', '.join(LANGUAGES)}; {wanted} are needed")
     return found
@@ -154,7 +166,8 @@ def _embedded(options: ClaimOptions, places: Sequence[Place], library: str, ends
     return [Written(tuple(ids)) for ids in json.loads(done.stdout.splitlines()[-1])]
 
 
-async def _vllm(engine: VllmEngine, places: Sequence[Place], ends: Sequence[int]) -> list[Written]:
+async def written(engine: VllmEngine, places: Sequence[Place], ends: Sequence[int]) -> list[Written]:
+    """Greedy, so many at once."""
     llm, library = engine.library()
     params = GenerationParams(max_tokens=_TOKENS, end_token_ids=frozenset(ends))
     free = asyncio.Semaphore(_AT_ONCE)

@@ -12,7 +12,6 @@ import secrets
 import statistics
 import tempfile
 from collections import defaultdict
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,17 +21,15 @@ from foretype_backend.engines.vllm.options import read_shape
 from foretype_backend.prefix.origin import Origin
 from foretype_backend.prefix.salt import SaltBook
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
-from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_plan.catalogue import Model, model
 from foretype_plan.formulas import flop_per_token, kv_bytes_per_token
 from prometheus_client import REGISTRY, generate_latest
 
 from foretype_lab.fast_tier.asking import Answered, ClaimOptions, ask, drawn, started
-from foretype_lab.fast_tier.authors import DEVICES_TOKENS, SALTS, interleaved, shares
 
 _STABLE_TOKENS: Final = 1024
 _TOKENS: Final = _STABLE_TOKENS + 8
-_TENANT: Final = "opted"
+TENANT: Final = "opted"
 _SETTLES_S: Final = 0.5
 SHIPPED: Final = Model(parameters=134_515_008, layers=30, heads=9, kv_heads=3, head_dim=64)
 _OTHERS: Final = ("qwen2.5-coder-1.5b", "qwen2.5-coder-7b")
@@ -46,7 +43,7 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="foretype-tiers-") as folder:
             secret = Path(folder) / "salt"
             secret.write_bytes(secrets.token_bytes(32))
-            redis = {"redis_url": options.redis_url, "redis_secret_file": str(secret), "redis_tenants": (_TENANT,)}
+            redis = {"redis_url": options.redis_url, "redis_secret_file": str(secret), "redis_tenants": (TENANT,)}
             given = {
                 "context_tokens": 2048,
                 "cache_gib": 0.5,
@@ -58,12 +55,7 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
                 options.model, block_tokens=block, **given, **(redis if options.redis_url else {})
             ) as engine:
                 rows.append({"block_tokens": block} | summary(*await _tiers(engine, options), bytes_per_token=wide))
-    told = {"bytes_per_token": wide, "stable_tokens": _STABLE_TOKENS, "rows": rows, "models": models(rows[0])}
-    if not options.repositories:
-        return told
-    sent = interleaved(options.repositories, load_tokenizer(options.model / "tokenizer.json"))
-    cases = product(options.blocks, DEVICES_TOKENS, SALTS)
-    return told | {"authors": [shares(sent, block, device, salt_of=salt) for block, device, salt in cases]}
+    return {"bytes_per_token": wide, "stable_tokens": _STABLE_TOKENS, "rows": rows, "models": models(rows[0])}
 
 
 def summary(
@@ -119,7 +111,7 @@ async def _tiers(
     cached: dict[str, int] = defaultdict(int)
 
     async def told(ids: list[int]) -> Answered:
-        salt = book.salt(book.namespace(_TENANT))
+        salt = book.salt(book.namespace(TENANT))
         return await ask(engine, f"t{next(names)}", ids, salt=salt, origin=origin())
 
     async def forget(*, host: bool) -> None:
@@ -128,7 +120,7 @@ async def _tiers(
         while not await llm.reset_prefix_cache(reset_connector=host):  # noqa: ASYNC110 - it is refused while blocks are in use
             await asyncio.sleep(0.02)
 
-    before = _by_tier()
+    before = by_tier()
     sides = {"computed": None, "device": None, "host": False} | ({"redis": True} if options.redis_url else {})
     for _ in range(max(3, options.samples // 8)):
         ids = drawn(draw, _TOKENS)
@@ -138,23 +130,23 @@ async def _tiers(
             answer = await told(ids)
             first[tier].append(answer.first_ms)
             cached[tier] += answer.cached_tokens
-    after = _by_tier()
+    after = by_tier()
     return dict(first), dict(cached), {tier: count - before.get(tier, 0) for tier, count in after.items()}
 
 
-def origin() -> Origin:
+def origin(stable_tokens: int = _STABLE_TOKENS, tokens: int = _TOKENS, document: str = "a.py") -> Origin:
     """A prompt whose first part may leave the device."""
 
     def segment(kind: Kind, scope: Scope) -> Segment:
-        return Segment(kind=kind, scope=scope, source=Source(document="a.py", version=1, start=0, end=1), text="")
+        return Segment(kind=kind, scope=scope, source=Source(document=document, version=1, start=0, end=1), text="")
 
     placed = (
-        PlacedSegment(segment=segment(Kind.PREFIX, Scope.FILE), start=0, end=_STABLE_TOKENS),
-        PlacedSegment(segment=segment(Kind.MIDDLE, Scope.SESSION), start=_STABLE_TOKENS, end=_TOKENS),
+        PlacedSegment(segment=segment(Kind.PREFIX, Scope.FILE), start=0, end=stable_tokens),
+        PlacedSegment(segment=segment(Kind.MIDDLE, Scope.SESSION), start=stable_tokens, end=tokens),
     )
-    return Origin(tenant=_TENANT, document="a.py", placed=placed)
+    return Origin(tenant=TENANT, document=document, placed=placed)
 
 
-def _by_tier() -> dict[str, int]:
-    """Kept by vLLM in this process's own registry."""
+def by_tier() -> dict[str, int]:
+    """Prompt tokens so far, as this process's vLLM counts them."""
     return dict(read_metrics(generate_latest(REGISTRY).decode()).prompt_tokens_by_tier)

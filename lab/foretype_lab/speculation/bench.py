@@ -7,6 +7,7 @@ greedy, so that a method changes the time and not the text. A step's price is th
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -16,12 +17,15 @@ from typing import Final, NamedTuple
 import msgspec
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_context.tokens.tokenizer import load_tokenizer
+from foretype_models.artifacts import locate
+from foretype_models.export import write_folder
 
 from foretype_lab.corpus.store import Store
 from foretype_lab.fast_tier.asking import Answered, ask, hole, started
 from foretype_lab.quality.behave import cuts_of
 
-METHODS: Final = ("ngram", "suffix")
+DRAFT: Final = "draft_model"
+METHODS: Final = ("ngram", "suffix", DRAFT)
 ALL: Final = "all"
 _WRITTEN_TOKENS: Final = 48
 _PREFIX_TOKENS: Final = 900
@@ -37,6 +41,7 @@ class SpeculationOptions(msgspec.Struct, frozen=True, kw_only=True):
         at_once: requests in flight.
         samples: places of each language for each of `at_once`.
         guesses: tokens guessed in a step, at most.
+        draft_layers: of the shipped network, which are the draft of `draft_model`: no training.
     """
 
     model: Path
@@ -46,6 +51,7 @@ class SpeculationOptions(msgspec.Struct, frozen=True, kw_only=True):
     at_once: tuple[int, ...]
     samples: int
     guesses: int
+    draft_layers: int = 0
 
 
 class Row(NamedTuple):
@@ -129,13 +135,22 @@ async def _in_turns(
 ) -> dict[tuple[int, str], tuple[Run, Run]]:
     """Without guesses and with them, one right after the other."""
     async with AsyncExitStack() as ends:
-        guesses = {"method": method, "tokens": options.guesses}
-        plain = await ends.enter_async_context(started(options.model))
-        guessing = await ends.enter_async_context(started(options.model, speculation=guesses))
+        plain, guessing = await both_sides(ends, options, method)
         return {
             key: (await _run(plain, key[0], asked), await _run(guessing, key[0], asked))
             for key, asked in prompts.items()
         }
+
+
+async def both_sides(ends: AsyncExitStack, options: SpeculationOptions, method: str) -> tuple[VllmEngine, VllmEngine]:
+    """An engine without guesses and one with them, closed with `ends`. Raises EngineUnavailableError, ValueError."""
+    guesses: dict[str, object] = {"method": method, "tokens": options.guesses}
+    if method == DRAFT:
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="foretype-draft-"))) / "draft"
+        write_folder(locate().path, folder, layers=options.draft_layers)
+        guesses["model"] = folder
+    plain = await ends.enter_async_context(started(options.model))
+    return plain, await ends.enter_async_context(started(options.model, speculation=guesses))
 
 
 async def _run(engine: VllmEngine, at_once: int, prompts: Sequence[list[int]]) -> Run:

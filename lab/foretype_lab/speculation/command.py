@@ -12,7 +12,8 @@ from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json
 from rich.table import Table
 
-from foretype_lab.speculation.bench import METHODS, SpeculationOptions, measure
+from foretype_lab.speculation import turn as turning
+from foretype_lab.speculation.bench import DRAFT, METHODS, SpeculationOptions, measure
 
 
 def speculation(
@@ -23,12 +24,23 @@ def speculation(
     at_once: Annotated[str, typer.Option(help="requests at once, by comma")] = "1,4,8",
     samples: Annotated[int, typer.Option(help="places of each language", min=1)] = 8,
     guesses: Annotated[int, typer.Option(help="tokens guessed in a step, at most", min=1)] = 4,
+    draft_layers: Annotated[
+        int, typer.Option(help=f"of {DRAFT}: the shipped network's first layers are the draft", min=0)
+    ] = 0,
+    turn: Annotated[
+        bool,
+        typer.Option(
+            help="instead: the rule that switches guessing off, on traffic that turns; samples are batches of 8"
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
     """What guessing tokens is worth on this machine's vLLM, by language and load, beside the same requests without it."""
     wanted = tuple(methods.split(","))
     if unknown := set(wanted) - set(METHODS):
         fail(f"--methods: there is no method {min(unknown)}; there are {', '.join(METHODS)}")
+    if DRAFT in wanted and not draft_layers:
+        fail(f"--draft-layers: the method {DRAFT} needs a number, 1 or more and fewer than the network has")
     options = SpeculationOptions(
         model=model,
         store=store,
@@ -37,8 +49,12 @@ def speculation(
         at_once=tuple(map(int, at_once.split(","))),
         samples=samples,
         guesses=guesses,
+        draft_layers=draft_layers,
     )
     try:
+        if turn:
+            print_json({"turns": [asyncio.run(turning.measure(options, method)) for method in wanted]})
+            return
         rows = asyncio.run(measure(options))
     except (EngineUnavailableError, ValueError) as error:
         fail(str(error))
