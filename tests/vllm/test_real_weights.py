@@ -68,7 +68,7 @@ def prompts(tokenizer: Tokenizer) -> list[list[int]]:
 def embedded(real: Artifact) -> list[list[int]]:
     """What the embedded engine says to each prompt."""
     done = subprocess.run(
-        [str(PYTHON), "-m", "foretype_lab.fast_tier.embedded_answers", str(real.path), str(TOKENS), ""],
+        [str(PYTHON), "-m", "foretype_lab.fast_tier.other_answers", str(real.path), str(TOKENS), ""],
         input=json.dumps(prompts(load_tokenizer(real.tokenizer_path))),
         env=environment(),
         capture_output=True,

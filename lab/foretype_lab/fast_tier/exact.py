@@ -1,7 +1,8 @@
 """Whether engines write the same greedy text from the same weights, where they part, and what of it the file really says.
 
-The embedded engine reads the GGUF file, with either of its libraries; vLLM reads what was exported of it, computed in float32 and as it
-comes (bfloat16 on a CPU). How near a token was to another is vLLM's own count in float32: the two best log-probabilities.
+The embedded engine, with either of its libraries, and llama.cpp's server read the GGUF file; vLLM reads what was exported of it,
+computed in float32 and as it comes (bfloat16 on a CPU). How near a token was to another is vLLM's own count in float32: the two best
+log-probabilities.
 """
 
 from __future__ import annotations
@@ -68,8 +69,12 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
     ends = ends_of(tokenizer)
     places = places_of(options)
     sides: dict[str, list[Written]] = {}
-    for named, library in (("embedded, OpenVINO", "openvino"), ("embedded, llama.cpp", "llama.cpp")):
-        sides[named] = await asyncio.to_thread(_embedded, options, places, library, ends)
+    for named, other in (
+        ("embedded, OpenVINO", "openvino"),
+        ("embedded, llama.cpp", "llama.cpp"),
+        ("llama.cpp's server", "server"),
+    ):
+        sides[named] = await asyncio.to_thread(_others, options, places, other, ends)
     for named, dtype in ((REFERENCE, "float32"), ("vLLM, as it comes", "auto")):
         async with started(options.model, dtype=dtype, max_sequences=_AT_ONCE) as engine:
             sides[named] = await written(engine, places, ends)
@@ -150,10 +155,10 @@ def compared(left: Sequence[Written], right: Sequence[Written], reference: Seque
     }
 
 
-def _embedded(options: ClaimOptions, places: Sequence[Place], library: str, ends: Sequence[int]) -> list[Written]:
-    module = "foretype_lab.fast_tier.embedded_answers"
+def _others(options: ClaimOptions, places: Sequence[Place], engine: str, ends: Sequence[int]) -> list[Written]:
+    module = "foretype_lab.fast_tier.other_answers"
     done = subprocess.run(
-        [str(options.python), "-P", "-m", module, str(options.gguf), str(_TOKENS), library, *map(str, ends)],
+        [str(options.python), "-P", "-m", module, str(options.gguf), str(_TOKENS), engine, *map(str, ends)],
         input=json.dumps([place.ids for place in places]),
         stdout=subprocess.PIPE,
         stderr=sys.stderr,
@@ -162,7 +167,7 @@ def _embedded(options: ClaimOptions, places: Sequence[Place], library: str, ends
         env=environment(),
     )
     if done.returncode:
-        raise LabError(f"{options.python} has no embedded engine that answers with {library}; its words are above")
+        raise LabError(f"{options.python} has no engine that answers as {engine}; its words are above")
     return [Written(tuple(ids)) for ids in json.loads(done.stdout.splitlines()[-1])]
 
 
