@@ -127,6 +127,16 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
     (with-lsp-workspace workspace
       (lsp-notify method (append (list :item (list :insertText text :command item-command)) more)))))
 
+(defun foretype--taken (command)
+  "Tell the server COMMAND of an item that was taken, and wait for no answer.
+lsp-mode itself waits for one, and looks at nothing else meanwhile: for ten seconds where a server is slow, or where the answer
+came in one piece with that of another request which somebody waits for, which it then leaves aside."
+  (when-let ((workspace (foretype--workspace)))
+    (with-lsp-workspace workspace
+      (lsp-request-async "workspace/executeCommand"
+                         (list :command (lsp-get command :command) :arguments (lsp-get command :arguments))
+                         #'ignore :error-handler #'ignore :mode 'detached))))
+
 (defun foretype--answer (buffer point result &optional invoked)
   "Show RESULT in BUFFER, unless the user has moved on from POINT; INVOKED: who asked by hand is told that there is nothing."
   (when (buffer-live-p buffer)
@@ -547,12 +557,7 @@ The mark is left where point was."
     (setq foretype--next-tick (buffer-chars-modified-tick)
           foretype--next-ended nil
           foretype--next-changed (float-time))
-    (when-let ((workspace (foretype--workspace)))
-      (with-lsp-workspace workspace
-        (let ((command (lsp-get (foretype--next-item next) :command)))
-          (lsp-request-async "workspace/executeCommand"
-                             (list :command (lsp-get command :command) :arguments (lsp-get command :arguments))
-                             #'ignore :error-handler #'ignore :mode 'detached))))
+    (foretype--taken (lsp-get (foretype--next-item next) :command))
     (foretype--next-ask (current-buffer)))) ; the next of a chain
 
 (defun foretype-next-edit-dismiss ()
@@ -858,6 +863,7 @@ Who opens somebody's repository must not run what lies in it."
     :new-connection (foretype--connection)
     :activation-fn (lambda (_file mode) (apply #'provided-mode-derived-p mode foretype-modes))
     :initialization-options #'foretype--all-options
+    :action-handlers (lsp-ht ("foretype.didAcceptCompletionItem" #'foretype--taken))
     :notification-handlers (lsp-ht ("foretype/didChangeStatus" #'foretype--told)
                                    ("foretype/suggestionGrew" #'foretype--grew))))
   (add-hook 'lsp-configure-hook #'foretype--configure t)

@@ -2,6 +2,8 @@
 
 import pytest
 from e2e.editors.emacs_support import Emacs
+from e2e.editors.session_support import tapping
+from e2e.editors.test_hard_times import processes
 from e2e.lsp_support import SOURCE, gateway, server_command
 
 MISSING = Emacs.missing()
@@ -84,6 +86,28 @@ def test_a_word_and_a_line_are_accepted_by_themselves(emacs):
     emacs.press("M-l")
     emacs.until(lambda _: emacs.buffer() == SOURCE + "    value = value =  # scripted")
     assert emacs.complaints() == []
+
+
+def test_an_accept_waits_for_no_server(served, tmp_path):
+    """lsp-mode by itself waits ten seconds for the answer to an item's command, and complains."""
+    command = tapping(
+        tmp_path / "tap.jsonl", server_command("--gateway", served.url)
+    )  # a stopped child is none to Emacs
+    with Emacs(tmp_path, SOURCE, command) as emacs:
+        emacs.until_ready()
+        emacs.offered()
+        [server] = [
+            one for one in processes(tmp_path, "foretype_lsp") if not any("tap.py" in word for word in one.cmdline())
+        ]
+        server.suspend()
+        try:
+            emacs.press("Tab")
+            emacs.type("X")
+            emacs.until("value = value =  # scriptedX")
+        finally:
+            server.resume()
+        emacs.until(lambda _: emacs.buffer() == SOURCE + "    value = value =  # scriptedX")
+        assert emacs.complaints() == []
 
 
 def test_the_mode_line_says_so_while_the_gateway_is_away(tmp_path):
