@@ -115,6 +115,7 @@ export class NextEdits implements vscode.Disposable {
     const { document, edit } = near;
     const range = new vscode.Range(document.positionAt(edit.start), document.positionAt(edit.start + edit.old.length));
     this.taking = true;
+    this.stopAsking(); // an answer that comes before the editor has told of the edit would be drawn of the text as it was, and stay
     try {
       this.offer = undefined;
       this.draw();
