@@ -209,7 +209,8 @@ def _vllm_is_here() -> bool:
 def test_the_models_own_end_token_counts_only_where_it_is_named() -> None:
     arguments = sampling_arguments(GenerationParams(max_tokens=9, end_token_ids=frozenset({7, 3})), 5)
     assert arguments["stop_token_ids"] == [3, 7] and arguments["ignore_eos"] and arguments["max_tokens"] == 5
-    assert arguments["extra_args"] is None
+    assert arguments["extra_args"] is None and arguments["allowed_token_ids"] is None
+    assert sampling_arguments(GenerationParams(max_tokens=1, first_of=(8, 5)), 1)["allowed_token_ids"] == [8, 5]
     assert without_end([1, 7], "stop", frozenset({7})) == (1,)
     assert without_end([1, 7], "length", frozenset({7})) == (1, 7)
     assert without_end([], "stop", frozenset({7})) == ()

@@ -80,6 +80,12 @@ async def test_an_end_token_ends_and_is_not_delivered(engine: VllmEngine) -> Non
     assert tokens_of(chunks) == free[: free.index(end)] and chunks[-1].finish is EngineFinish.END_TOKEN
 
 
+async def test_a_token_is_one_of_those_that_are_named(engine: VllmEngine) -> None:
+    named = (40, 50, 60)
+    chunks = await collect(engine, "named", prompt(3), GenerationParams(max_tokens=1, first_of=named))
+    assert len(tokens_of(chunks)) == 1 and tokens_of(chunks)[0] in named
+
+
 async def test_tenants_share_no_block_and_a_purge_makes_cold(engine: VllmEngine) -> None:
     book = SaltBook(b"s" * 32)
     salts = {name: book.salt(book.namespace(name)) for name in ("a", "b")}

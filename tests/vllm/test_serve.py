@@ -52,7 +52,11 @@ async def engine(served: VllmServe) -> AsyncIterator[VllmServerEngine]:
 
 
 async def collect(engine: VllmServerEngine, name: str, ids: list[int], **options: Any) -> list[Chunk]:
-    params = GenerationParams(max_tokens=options.pop("max_tokens", 8), end_token_ids=options.pop("ends", frozenset()))
+    params = GenerationParams(
+        max_tokens=options.pop("max_tokens", 8),
+        end_token_ids=options.pop("ends", frozenset()),
+        first_of=options.pop("first_of", ()),
+    )
     return [chunk async for chunk in engine.generate(GenerationRequest(name, ids, params, **options))]
 
 
@@ -104,6 +108,12 @@ async def test_ids_stream_with_log_probabilities_and_the_end_token_stays_behind(
     ended = await collect(engine, "b", ids, salt="stream", ends=frozenset({tokens[at]}))
     assert tokens_of(ended) == tokens[:at]
     assert ended[-1].finish is EngineFinish.END_TOKEN
+
+
+async def test_a_token_is_one_of_those_that_are_named(engine: VllmServerEngine) -> None:
+    named = (40, 50, 60)
+    chunks = await collect(engine, "named", TOKENIZER.encode("x = 1\n" * 8), max_tokens=1, first_of=named)
+    assert len(tokens_of(chunks)) == 1 and tokens_of(chunks)[0] in named
 
 
 async def test_a_salt_is_a_cache_of_its_own(engine: VllmServerEngine) -> None:

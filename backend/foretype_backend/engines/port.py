@@ -33,6 +33,7 @@ class GenerationParams(msgspec.Struct, frozen=True, kw_only=True):
         begins: what the output must begin with, since the prompt was healed (:mod:`foretype_context.prompt.healing`); one line break
             stands for white space that holds some. A hint too: without it the answer is checked, and lost where it begins
             otherwise.
+        first_of: with `max_tokens` 1, the ids that this token is to be one of; none says any. A hint as well.
     """
 
     max_tokens: int
@@ -40,6 +41,7 @@ class GenerationParams(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float = 0.0
     stop_strings: tuple[str, ...] = ()
     begins: str = ""
+    first_of: tuple[int, ...] = ()
 
 
 class GenerationRequest(msgspec.Struct, frozen=True):

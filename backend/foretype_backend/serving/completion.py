@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -182,6 +182,8 @@ class Record:
         enough: the caller has enough text; it ends as if at its token limit.
         engine_done: the engine has said its last, so that closing its stream waits for nothing.
         traceparent: the gateway's own span of it; "" where nothing is traced.
+        strayed: the answer has to be begun for the engine, which begins otherwise.
+        given: tokens that it was begun with; they follow the prompt.
     """
 
     job: AdmittedRequest
@@ -207,6 +209,8 @@ class Record:
     enough: bool = False
     engine_done: bool = False
     traceparent: str = ""
+    strayed: bool = False
+    given: tuple[int, ...] = ()
 
     @property
     def engine_id(self) -> str:
@@ -222,6 +226,16 @@ class Record:
         """From now on tokens are tokens after a cancel."""
         self.stop_reason = reason
         self.generated_at_stop = self.output.generated_tokens
+
+    def stray(self) -> None:
+        """Its answer began otherwise than the prompt demands, and is told from its beginning."""
+        self.output = self.output.again()
+        self.strayed = True
+
+    def give(self, ids: Sequence[int]) -> None:
+        """These follow the prompt from now on."""
+        self.given = (*self.given, *ids)
+        self.strayed = False
 
     def note(self, chunk: Chunk, now: float) -> None:
         """Remember what a chunk says beside its text."""

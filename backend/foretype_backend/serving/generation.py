@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Final
 
 import msgspec
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import PRIORITY
 from foretype_backend.config.settings import LimitsConfig
+from foretype_backend.engines.embedded.beginnings import Beginning, Pieces
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.origin import Origin
@@ -25,6 +27,11 @@ _MAX_ENGINE_STOPS: Final = 4
 
 _RETRY_PAUSE_S: Final = 0.05
 
+
+class _OtherBeginningError(Exception):
+    """The answer does not begin with what the prompt left out."""
+
+
 _log = logging.getLogger("foretype.gateway")
 
 
@@ -36,6 +43,7 @@ class Generation:
         salts: isolate the prefix caches of tenants; None where there is one tenant.
         began: called once for every request, with its first chunk noted.
         retried: called when a request is sent again because the engine was lost.
+        tokenizer: the model's.
         clock: of the records, in seconds.
     """
 
@@ -48,6 +56,7 @@ class Generation:
         salts: SaltBook | None,
         began: Callable[[Record], None],
         retried: Callable[[], None],
+        tokenizer: Tokenizer,
         clock: Callable[[], float],
     ) -> None:
         self.limits = limits
@@ -56,12 +65,15 @@ class Generation:
         self._salts = salts
         self._began = began
         self._retried = retried
+        self._tokenizer = tokenizer
+        self._read: Pieces | None = None
         self._clock = clock
 
     async def run(self, record: Record, deliver: Callable[[TextDelta], None]) -> CompletionOutcome:
         """Generate; when the engine is lost before the first token, once more as soon as it is back.
 
-        An engine that died a second time since then is not asked again: this prompt may be what kills it. Raises what the engine raises.
+        An engine that died a second time since then is not asked again: this prompt may be what kills it. One that does not hold an answer
+        to its beginning, and began otherwise, gets the answer begun: it would fit nowhere. Raises what the engine raises.
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.limits.retry_wait_ms / 1000
@@ -70,7 +82,11 @@ class Generation:
             if record.stop_reason is not None:
                 return self._ended(record, record.stop_reason)
             try:
+                if record.strayed:
+                    await self._begin(record, deliver)
                 return await self._attempt(record, deliver, loop)
+            except _OtherBeginningError:
+                record.stray()
             except EngineUnavailableError:
                 if record.stop_reason is not None:
                     continue
@@ -99,29 +115,80 @@ class Generation:
             await self._engine.warm(job.prompt.ids, salt=salt, origin=origin)
             record.first_chunk = record.last_chunk = self._clock()
             return self._ended(record, record.stop_reason or Reason.LENGTH)
-        stream = self._engine.generate(
-            GenerationRequest(
-                record.engine_id,
-                job.prompt.ids,
-                GenerationParams(
-                    max_tokens=job.most_tokens,
-                    end_token_ids=self._end_token_ids if job.end_token_ids is None else job.end_token_ids,
-                    temperature=job.temperature,
-                    stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
-                    begins=job.stop.repeats,
-                ),
-                prompt_text=job.prompt.text,
-                priority=PRIORITY[job.class_],
-                salt=salt,
-                deadline=job.deadline,
-                origin=origin,
-                traceparent=record.traceparent,
-            )
+        params = GenerationParams(
+            max_tokens=max(1, job.most_tokens - len(record.given)),
+            end_token_ids=self._end_token_ids if job.end_token_ids is None else job.end_token_ids,
+            temperature=job.temperature,
+            stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
+            begins="" if record.given else job.stop.repeats,
         )
+        stream = self._engine.generate(self._request(record, params, salt, origin))
         try:
             return await self._consume(record, stream, deliver, loop)
         finally:
             await self._release(record, stream)
+
+    async def _begin(self, record: Record, deliver: Callable[[TextDelta], None]) -> None:
+        """Give the answer its first tokens, each the likeliest of those that the beginning allows; where the engine chooses others, the text itself."""
+        pieces = await asyncio.to_thread(self._pieces)
+        beginning = Beginning(record.job.stop.repeats)
+        given: list[int] = []
+        while record.stop_reason is None and (allowed := beginning.allowed(pieces)) is not None:
+            token = await self._one_of(record, tuple(allowed.tolist()), given)
+            if token is None:
+                delta = record.output.given(beginning.left)
+                given += self._tokenizer.encode(beginning.left)
+                beginning.came(beginning.left.encode())
+            else:
+                delta = record.output.feed(Chunk(token_ids=(token,)))
+                given.append(token)
+                beginning.came(self._tokenizer.decode([token]))
+            if delta is not None:
+                record.first_text = record.first_text or self._clock()
+                deliver(delta)
+        record.give(given)
+
+    async def _one_of(self, record: Record, allowed: tuple[int, ...], given: Sequence[int]) -> int | None:
+        """The token that follows, of these; None where the engine takes another one."""
+        record.attempts += 1
+        salt, origin = self._whose(record.job)
+        params = GenerationParams(max_tokens=1, temperature=record.job.temperature, first_of=allowed)
+        stream = self._engine.generate(self._request(record, params, salt, origin, given))
+        token: int | None = None
+        try:
+            async for chunk in stream:
+                record.note(chunk, self._clock())
+                token = chunk.token_ids[0] if chunk.token_ids else token
+                if chunk.finish is EngineFinish.ABORTED and record.stop_reason is None:
+                    raise EngineUnavailableError("the engine dropped the request; retry")
+                if chunk.finish is not None or chunk.text:
+                    break
+        finally:
+            await self._release(record, stream)
+        return token if token in allowed else None
+
+    def _pieces(self) -> Pieces:
+        """Of the whole vocabulary, once."""
+        if self._read is None:
+            self._read = Pieces([self._tokenizer.decode([id]) for id in range(self._tokenizer.vocabulary_tokens)])
+        return self._read
+
+    def _request(
+        self, record: Record, params: GenerationParams, salt: str | None, origin: Origin, given: Sequence[int] = ()
+    ) -> GenerationRequest:
+        job, behind = record.job, [*record.given, *given]
+        text = self._tokenizer.decode(behind).decode("utf-8", "replace") if behind else ""
+        return GenerationRequest(
+            record.engine_id,
+            [*job.prompt.ids, *behind] if behind else job.prompt.ids,
+            params,
+            prompt_text=job.prompt.text + text,
+            priority=PRIORITY[job.class_],
+            salt=salt,
+            deadline=job.deadline,
+            origin=origin,
+            traceparent=record.traceparent,
+        )
 
     def _whose(self, job: AdmittedRequest) -> tuple[str | None, Origin]:
         """The salt of the cache that the prompt may use now, and its origin."""
@@ -151,6 +218,8 @@ class Generation:
                 if chunk.finish is None:
                     continue  # already aborted: only count what still comes
                 return self._ended(record, record.stop_reason)
+            if output.strayed:
+                raise _OtherBeginningError
             if delta is not None:
                 if record.first_text is None:
                     record.first_text = self._clock()
@@ -169,6 +238,8 @@ class Generation:
             if loop.time() >= record.job.deadline:
                 return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
             raise EngineUnavailableError("the engine dropped the request; retry")
+        if chunk.finish is EngineFinish.END_TOKEN and not output.begun:
+            raise _OtherBeginningError
         rest = joined(delta, output.finish())
         if rest is not None and record.first_text is None:
             record.first_text = self._clock()

@@ -57,6 +57,8 @@ class OutputText:
         self._tokenizer = tokenizer
         self._decoder = StreamDecoder(tokenizer)
         self._scanner = StopScanner(stop)
+        self._stop = stop
+        self._delivered = ""
         self._pending_logprob = 0.0
         self._pending_tokens = 0
         self._imposed = len(stop.repeats)
@@ -69,6 +71,28 @@ class OutputText:
     @property
     def stopped(self) -> bool:
         return self._scanner.stopped
+
+    @property
+    def strayed(self) -> bool:
+        """Whether it began otherwise than the prompt demands, so that it fits nowhere."""
+        return self._scanner.strayed
+
+    @property
+    def begun(self) -> bool:
+        """Whether all of the beginning that the prompt left out has come."""
+        return self._scanner.begun
+
+    def again(self) -> OutputText:
+        """The same from its beginning. What of that was delivered is not delivered twice."""
+        other = OutputText(self._tokenizer, self._stop, first_line_tokens=self._first_line_tokens, shown=self._shown)
+        other.generated_tokens = self.generated_tokens
+        other._delivered = "" if "\n" in self._stop.repeats else self._scanner.repeated
+        return other
+
+    def given(self, text: str) -> TextDelta | None:
+        """Text that the prompt has, and that the answer is to begin with."""
+        self._imposed = max(self._imposed - len(text), 0)
+        return self._delta(self._scanner.feed(text))
 
     @property
     def ending(self) -> TextDelta:
@@ -146,6 +170,9 @@ class OutputText:
         return self._scanner.feed(text)
 
     def _delta(self, text: str) -> TextDelta | None:
+        if self._delivered:
+            left = text.removeprefix(self._delivered) if len(text) >= len(self._delivered) else ""
+            text, self._delivered = left, self._delivered[len(text) :]
         if not text:
             return None
         delta = TextDelta(text, min(self._pending_logprob, 0.0), self._pending_tokens)

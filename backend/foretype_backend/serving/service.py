@@ -106,6 +106,7 @@ class CompletionService:
             salts=salts,
             began=self._began,
             retried=lambda: self.metrics.retries.inc(),
+            tokenizer=tokenizer,
             clock=clock,
         )
         self._cached_share = 0.0

@@ -55,6 +55,8 @@ class _Pattern:
 class StopScanner:
     """Feed generated text, receive what may be delivered; :attr:`stopped` says that the end was reached.
 
+    :attr:`repeated` is what was delivered of the beginning that the prompt left out.
+
     :attr:`in_first_line` is true while the first line, which may open a block, goes on; false where that does not matter.
 
     Cost: O(characters x strings) in total, whatever the chunks.
@@ -63,6 +65,7 @@ class StopScanner:
     def __init__(self, stop: Stop) -> None:
         self.stopped = False
         self._healing = HealedText(stop.repeats)
+        self.repeated = ""
         self._patterns = [_Pattern(text) for text in dict.fromkeys(stop.strings) if text]
         self._max_lines = stop.max_lines
         self._min_indent = stop.min_indent
@@ -79,6 +82,16 @@ class StopScanner:
         self._first_line: list[str] = []
         self.in_first_line = stop.opened is not None
 
+    @property
+    def strayed(self) -> bool:
+        """Whether the text began otherwise than the prompt demands."""
+        return self._healing.garbled
+
+    @property
+    def begun(self) -> bool:
+        """Whether all of the beginning that the prompt left out has come."""
+        return self._healing.has_come
+
     def feed(self, text: str) -> str:
         """Take more text; return what can be delivered now. After a stop, everything is swallowed."""
         if self.stopped:
@@ -89,6 +102,7 @@ class StopScanner:
             return text
         new = new[max(len(new) - len(text), 0) :]
         repeated = text[: len(text) - len(new)]
+        self.repeated += repeated
         return repeated + (new if self._trivial else self._fed(new))
 
     def _fed(self, text: str) -> str:

@@ -75,6 +75,15 @@ class HealedText:
         self.garbled = False
         self._written = ""
 
+    @property
+    def has_come(self) -> bool:
+        """Whether all that the prompt left out has been repeated, be there anything new behind it or not."""
+        if self.garbled or not self.healed:
+            return not self.garbled
+        if "\n" in self.healed:
+            return _FIRST_BREAK.match(self._written) is not None
+        return self._written.startswith(self.healed)
+
     def feed(self, text: str) -> str:
         """What is new in `text`; nothing once it is garbled."""
         if self.garbled or not self.healed:

@@ -67,6 +67,11 @@ class Beginning:
         found = pieces.breaks if self._breaks else pieces.for_text(self._left)
         return found if len(found) else None
 
+    @property
+    def left(self) -> str:
+        """What is still to come."""
+        return self._left.decode("utf-8", "replace")
+
     def came(self, piece: bytes) -> None:
         """A token's text came."""
         if self._breaks:

@@ -28,6 +28,7 @@ def sampling_arguments(
         "max_tokens": max_tokens,
         "temperature": params.temperature,
         "stop_token_ids": sorted(params.end_token_ids),
+        "allowed_token_ids": list(params.first_of) or None,
         "ignore_eos": True,
         "logprobs": 0,  # of the chosen token alone
         "detokenize": False,

@@ -178,6 +178,8 @@ class VllmServerEngine(OpenAIEngine):
             "return_token_ids": True,
             "stop_token_ids": sorted(params.end_token_ids),
         }
+        if params.first_of:
+            fields["allowed_token_ids"] = list(params.first_of)
         if params.stop_strings:
             fields["stop"] = list(params.stop_strings[:4])
         return self._body(list(request.token_ids), max_tokens, fields)

@@ -1,0 +1,74 @@
+"""An engine that does not hold an answer to what the prompt left out: it is asked behind that, since such an answer fits nowhere."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+import pytest
+from backend.test_workers import total
+from backend.world import TOKENIZER, gateway, scripted, segments
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationRequest
+from foretype_backend.engines.scripted import ScriptedEngine, text_script
+from foretype_context.prompt.healing import strip_healed
+from foretype_context.prompt.profile import Stop
+from foretype_wire.messages import Finish
+
+
+@pytest.mark.parametrize(
+    ("left_out", "at_first", "behind", "text"),
+    [
+        pytest.param("retu", "quit()", "rn x\n", "return x", id="another word"),
+        pytest.param("retu", "", "rn x\n", "return x", id="nothing"),
+        pytest.param("retu", "ret", "rn x\n", "return x", id="a part of it alone"),
+        pytest.param(" retu", " record", "rn x\n", " return x", id="a part, then otherwise"),
+        pytest.param("\n    ", "x", "return x\n", "\nreturn x", id="no line break, and one stands for all of it"),
+        pytest.param("retu", "quit()", "", "retu", id="nothing behind it either"),
+        pytest.param("retu", "return y\n", "", "return y", id="the same: it is asked once"),
+        pytest.param("retu", "retu", "", "retu", id="the same and no more: it is asked once"),
+    ],
+)
+async def test_an_answer_that_begins_otherwise_is_asked_for_again(
+    left_out: str, at_first: str, behind: str, text: str
+) -> None:
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return behind if prompt.endswith("\n" if "\n" in left_out else left_out) else at_first
+
+    async with gateway(scripted(answer)) as world, world.peer() as peer:
+        said, end = await peer.answer(stop=Stop(max_lines=1, repeats=left_out))
+        await world.idle()
+        metrics = world.service.metrics.render()
+    assert end.finish in (Finish.STOP, Finish.END_OF_MIDDLE)
+    assert said == text and strip_healed(said, left_out) is not None
+    is_same = strip_healed(at_first, left_out) is not None and len(at_first) >= len(left_out)
+    assert (len(asked) == 1) == is_same
+    assert total(metrics, "foretype_requests_total") == total(metrics, "foretype_requests_received_total") == 1
+    assert total(metrics, "foretype_engine_retries_total") == 0
+
+
+class Choosing(ScriptedEngine):
+    """Takes one of the tokens that it may take, as vLLM does: `return`."""
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Chunk]:
+        if not (first_of := request.params.first_of):
+            async with contextlib.aclosing(super().generate(request)) as stream:
+                async for chunk in stream:
+                    yield chunk
+            return
+        [token] = TOKENIZER.encode("return")
+        assert token in first_of and request.params.max_tokens == 1
+        yield Chunk(token_ids=(token,), finish=EngineFinish.LENGTH)
+
+
+async def test_its_first_token_is_the_likeliest_of_those_that_go_with_the_beginning() -> None:
+    """`return` is one token where `retu` is two: a model that never saw it cut says nothing behind the half."""
+    script = text_script(
+        TOKENIZER.encode,
+        lambda ids: TOKENIZER.decode(ids).decode(),
+        lambda prompt: " x\n" if prompt.endswith("return") else "",
+    )
+    engine = Choosing(script, context_limit_tokens=2048, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+    async with gateway(engine) as world, world.peer() as peer:
+        said, end = await peer.answer(segments=segments("value = 1\n"), stop=Stop(max_lines=1, repeats="retu"))
+    assert (said, end.finish) == ("return x", Finish.STOP)
