@@ -84,6 +84,7 @@ class Generation:
             try:
                 if record.strayed:
                     await self._begin(record, deliver)
+                    continue
                 return await self._attempt(record, deliver, loop)
             except _OtherBeginningError:
                 record.stray()
