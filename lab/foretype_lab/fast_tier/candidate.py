@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.table import shipped_table
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 
 from foretype_lab.fast_tier.asking import ClaimOptions, started
@@ -58,7 +59,11 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
 
 def candidate_of(place: Place, tokenizer: Tokenizer) -> list[int]:
     """As the answer would have it, so with what the prompt left out of the line; empty where the client has none."""
-    found = AdaptiveModel().suggest(place.snapshot, place.offset)
+    model = AdaptiveModel(shipped_table())
+    model.prepare(place.snapshot.uri)
+    found = model.suggest(place.snapshot, place.offset)
+    while found is None and model.unfinished:  # it has some milliseconds for each try
+        found = model.suggest(place.snapshot, place.offset)
     return [] if found is None or not found.text else list(tokenizer.encode(place.healed + found.text))
 
 
