@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from backend.test_workers import total
 from backend.world import TOKENIZER, gateway, scripted, segments
+from foretype_backend.engines.embedded.beginnings import Beginning
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine, text_script
 from foretype_context.prompt.healing import strip_healed
@@ -72,3 +73,19 @@ async def test_its_first_token_is_the_likeliest_of_those_that_go_with_the_beginn
     async with gateway(engine) as world, world.peer() as peer:
         said, end = await peer.answer(segments=segments("value = 1\n"), stop=Stop(max_lines=1, repeats="retu"))
     assert (said, end.finish) == ("return x", Finish.STOP)
+
+
+async def test_a_vocabulary_without_such_a_token_is_asked_no_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_self: Beginning, _pieces: object) -> None:
+        return None
+
+    monkeypatch.setattr(Beginning, "allowed", none)
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return "quit()"
+
+    async with gateway(scripted(answer)) as world, world.peer() as peer:
+        said, end = await peer.answer(stop=Stop(max_lines=1, repeats="retu"))
+    assert len(asked) == 2 and strip_healed(said, "retu") is None and end.finish is Finish.STOP

@@ -183,7 +183,7 @@ class Record:
         engine_done: the engine has said its last, so that closing its stream waits for nothing.
         traceparent: the gateway's own span of it; "" where nothing is traced.
         strayed: the answer has to be begun for the engine, which begins otherwise.
-        given: tokens that it was begun with; they follow the prompt.
+        begun: it was, with the tokens `given`, which follow the prompt; it is not begun twice.
     """
 
     job: AdmittedRequest
@@ -210,6 +210,7 @@ class Record:
     engine_done: bool = False
     traceparent: str = ""
     strayed: bool = False
+    begun: bool = False
     given: tuple[int, ...] = ()
 
     @property
@@ -234,8 +235,8 @@ class Record:
 
     def give(self, ids: Sequence[int]) -> None:
         """These follow the prompt from now on."""
-        self.given = (*self.given, *ids)
-        self.strayed = False
+        self.given = tuple(ids)
+        self.strayed, self.begun = False, True
 
     def note(self, chunk: Chunk, now: float) -> None:
         """Remember what a chunk says beside its text."""

@@ -136,6 +136,8 @@ class Generation:
         given: list[int] = []
         while record.stop_reason is None and (allowed := beginning.allowed(pieces)) is not None:
             token = await self._one_of(record, tuple(allowed.tolist()), given)
+            if record.stop_reason is not None:
+                break
             if token is None:
                 delta = record.output.given(beginning.left)
                 given += self._tokenizer.encode(beginning.left)
@@ -160,8 +162,6 @@ class Generation:
             async for chunk in stream:
                 record.note(chunk, self._clock())
                 token = chunk.token_ids[0] if chunk.token_ids else token
-                if chunk.finish is EngineFinish.ABORTED and record.stop_reason is None:
-                    raise EngineUnavailableError("the engine dropped the request; retry")
                 if chunk.finish is not None or chunk.text:
                     break
         finally:
@@ -219,7 +219,7 @@ class Generation:
                 if chunk.finish is None:
                     continue  # already aborted: only count what still comes
                 return self._ended(record, record.stop_reason)
-            if output.strayed:
+            if output.strayed and not record.begun:
                 raise _OtherBeginningError
             if delta is not None:
                 if record.first_text is None:
@@ -239,7 +239,7 @@ class Generation:
             if loop.time() >= record.job.deadline:
                 return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
             raise EngineUnavailableError("the engine dropped the request; retry")
-        if chunk.finish is EngineFinish.END_TOKEN and not output.begun:
+        if chunk.finish is EngineFinish.END_TOKEN and not (output.begun or record.begun):
             raise _OtherBeginningError
         rest = joined(delta, output.finish())
         if rest is not None and record.first_text is None:
