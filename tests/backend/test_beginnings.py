@@ -1,6 +1,5 @@
 """An engine that does not hold an answer to what the prompt left out: it is asked behind that, since such an answer fits nowhere."""
 
-import contextlib
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -53,9 +52,8 @@ class Choosing(ScriptedEngine):
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Chunk]:
         if not (first_of := request.params.first_of):
-            async with contextlib.aclosing(super().generate(request)) as stream:
-                async for chunk in stream:
-                    yield chunk
+            async for chunk in super().generate(request):
+                yield chunk
             return
         [token] = TOKENIZER.encode("return")
         assert token in first_of and request.params.max_tokens == 1
