@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from backend.test_workers import total
 from backend.world import TOKENIZER, gateway, scripted, segments
-from foretype_backend.engines.embedded.beginnings import Beginning
+from foretype_backend.engines.beginnings import Beginning
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine, text_script
 from foretype_context.prompt.healing import strip_healed

@@ -31,8 +31,7 @@ class GenerationParams(msgspec.Struct, frozen=True, kw_only=True):
         temperature: 0 is greedy.
         stop_strings: at most four; a hint, since the gateway enforces its own stop rules on text.
         begins: what the output must begin with, since the prompt was healed (:mod:`foretype_context.prompt.healing`); one line break
-            stands for white space that holds some. A hint too: without it the answer is checked, and lost where it begins
-            otherwise.
+            stands for white space that holds some. A hint too: an answer that begins otherwise is begun by the gateway.
         first_of: with `max_tokens` 1, the ids that this token is to be one of; none says any. A hint as well.
     """
 

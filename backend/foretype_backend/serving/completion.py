@@ -182,8 +182,7 @@ class Record:
         enough: the caller has enough text; it ends as if at its token limit.
         engine_done: the engine has said its last, so that closing its stream waits for nothing.
         traceparent: the gateway's own span of it; "" where nothing is traced.
-        strayed: the answer has to be begun for the engine, which begins otherwise.
-        begun: it was, with the tokens `given`, which follow the prompt; it is not begun twice.
+        given: tokens that the answer was begun with for an engine that begins otherwise; they follow the prompt. None where it was not.
     """
 
     job: AdmittedRequest
@@ -209,9 +208,7 @@ class Record:
     enough: bool = False
     engine_done: bool = False
     traceparent: str = ""
-    strayed: bool = False
-    begun: bool = False
-    given: tuple[int, ...] = ()
+    given: tuple[int, ...] | None = None
 
     @property
     def engine_id(self) -> str:
@@ -231,12 +228,10 @@ class Record:
     def stray(self) -> None:
         """Its answer began otherwise than the prompt demands, and is told from its beginning."""
         self.output = self.output.again()
-        self.strayed = True
 
     def give(self, ids: Sequence[int]) -> None:
         """These follow the prompt from now on."""
         self.given = tuple(ids)
-        self.strayed, self.begun = False, True
 
     def note(self, chunk: Chunk, now: float) -> None:
         """Remember what a chunk says beside its text."""

@@ -14,7 +14,7 @@ from foretype_wire.redaction import log_fault
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import PRIORITY
 from foretype_backend.config.settings import LimitsConfig
-from foretype_backend.engines.embedded.beginnings import Beginning, Pieces
+from foretype_backend.engines.beginnings import Beginning, Pieces
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.origin import Origin
@@ -78,15 +78,17 @@ class Generation:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.limits.retry_wait_ms / 1000
         restarts_before = self._engine.restarts
+        strayed = False
         while True:
             if record.stop_reason is not None:
                 return self._ended(record, record.stop_reason)
             try:
-                if record.strayed:
+                if strayed and record.given is None:
                     await self._begin(record, deliver)
                     continue
                 return await self._attempt(record, deliver, loop)
             except _OtherBeginningError:
+                strayed = True
                 record.stray()
             except EngineUnavailableError:
                 if record.stop_reason is not None:
@@ -117,7 +119,7 @@ class Generation:
             record.first_chunk = record.last_chunk = self._clock()
             return self._ended(record, record.stop_reason or Reason.LENGTH)
         params = GenerationParams(
-            max_tokens=max(1, job.most_tokens - len(record.given)),
+            max_tokens=max(1, job.most_tokens - len(record.given or ())),
             end_token_ids=self._end_token_ids if job.end_token_ids is None else job.end_token_ids,
             temperature=job.temperature,
             stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
@@ -177,7 +179,7 @@ class Generation:
     def _request(
         self, record: Record, params: GenerationParams, salt: str | None, origin: Origin, given: Sequence[int] = ()
     ) -> GenerationRequest:
-        job, behind = record.job, [*record.given, *given]
+        job, behind = record.job, [*(record.given or ()), *given]
         text = self._tokenizer.decode(behind).decode("utf-8", "replace") if behind else ""
         return GenerationRequest(
             record.engine_id,
@@ -219,7 +221,7 @@ class Generation:
                 if chunk.finish is None:
                     continue  # already aborted: only count what still comes
                 return self._ended(record, record.stop_reason)
-            if output.strayed and not record.begun:
+            if output.strayed and record.given is None:
                 raise _OtherBeginningError
             if delta is not None:
                 if record.first_text is None:
@@ -239,7 +241,7 @@ class Generation:
             if loop.time() >= record.job.deadline:
                 return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
             raise EngineUnavailableError("the engine dropped the request; retry")
-        if chunk.finish is EngineFinish.END_TOKEN and not (output.begun or record.begun):
+        if chunk.finish is EngineFinish.END_TOKEN and not output.begun and record.given is None:
             raise _OtherBeginningError
         rest = joined(delta, output.finish())
         if rest is not None and record.first_text is None:

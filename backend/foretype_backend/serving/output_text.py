@@ -58,7 +58,7 @@ class OutputText:
         self._decoder = StreamDecoder(tokenizer)
         self._scanner = StopScanner(stop)
         self._stop = stop
-        self._delivered = ""
+        self._skip = 0
         self._pending_logprob = 0.0
         self._pending_tokens = 0
         self._imposed = len(stop.repeats)
@@ -86,7 +86,7 @@ class OutputText:
         """The same from its beginning. What of that was delivered is not delivered twice."""
         other = OutputText(self._tokenizer, self._stop, first_line_tokens=self._first_line_tokens, shown=self._shown)
         other.generated_tokens = self.generated_tokens
-        other._delivered = "" if "\n" in self._stop.repeats else self._scanner.repeated
+        other._skip = 0 if "\n" in self._stop.repeats else len(self._scanner.repeated)
         return other
 
     def given(self, text: str) -> TextDelta | None:
@@ -170,9 +170,7 @@ class OutputText:
         return self._scanner.feed(text)
 
     def _delta(self, text: str) -> TextDelta | None:
-        if self._delivered:
-            left = text.removeprefix(self._delivered) if len(text) >= len(self._delivered) else ""
-            text, self._delivered = left, self._delivered[len(text) :]
+        text, self._skip = text[self._skip :], max(self._skip - len(text), 0)
         if not text:
             return None
         delta = TextDelta(text, min(self._pending_logprob, 0.0), self._pending_tokens)

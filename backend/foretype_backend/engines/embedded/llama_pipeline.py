@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from foretype_backend.engines.embedded.beginnings import Beginning, Pieces
+from foretype_backend.engines.beginnings import Beginning, Pieces
 from foretype_backend.engines.embedded.gguf_header import ModelHeader, f16_kv_block_bytes
 from foretype_backend.engines.embedded.ipc import Submit
 from foretype_backend.engines.embedded.llama_library import LlamaContext, LlamaInterface
