@@ -14,7 +14,7 @@ from foretype_client.adaptive.table import shipped_table
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 
 from foretype_lab.fast_tier.asking import ClaimOptions, started
-from foretype_lab.fast_tier.exact import Place, ends_of, places_of, written
+from foretype_lab.fast_tier.exact import Place, agreed, ends_of, places_of, written
 
 _GUESSES: Final = 4
 _LOOKUP: Final = (4, 3, 2)
@@ -65,14 +65,6 @@ def candidate_of(place: Place, tokenizer: Tokenizer) -> list[int]:
     while found is None and model.unfinished:  # it has some milliseconds for each try
         found = model.suggest(place.snapshot, place.offset)
     return [] if found is None or not found.text else list(tokenizer.encode(place.healed + found.text))
-
-
-def agreed(one: Sequence[int], other: Sequence[int]) -> int:
-    """Tokens until they part."""
-    return next(
-        (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
-        min(len(one), len(other)),
-    )
 
 
 def steps(answer: Sequence[int], propose: Proposer) -> int:

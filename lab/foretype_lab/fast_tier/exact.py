@@ -132,6 +132,12 @@ def places_of(options: ClaimOptions) -> list[Place]:
     return found
 
 
+def agreed(one: Sequence[int], other: Sequence[int]) -> int:
+    """Tokens until they part, or one of them ends."""
+    parted = (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    return next(parted, min(len(one), len(other)))
+
+
 def compared(left: Sequence[Written], right: Sequence[Written], reference: Sequence[Written]) -> dict[str, Any]:
     """How many are equal; of the others the token at which they part, and how far the reference's best was ahead there.
 
@@ -142,8 +148,7 @@ def compared(left: Sequence[Written], right: Sequence[Written], reference: Seque
     for one, other, known in zip(left, right, reference, strict=True):
         if one.ids == other.ids:
             continue
-        at = next((n for n, (a, b) in enumerate(zip(one.ids, other.ids, strict=False)) if a != b), None)
-        at = min(len(one.ids), len(other.ids)) if at is None else at
+        at = agreed(one.ids, other.ids)
         parted.append(at)
         if known.ids[:at] == one.ids[:at] and at < len(known.ahead):
             ahead.append(known.ahead[at])

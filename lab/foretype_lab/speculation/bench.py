@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+from foretype_backend.engines.draft_acceptance import Guesses
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
@@ -52,6 +53,13 @@ class SpeculationOptions(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     guesses: int
     draft_layers: int = 0
+
+
+class Hole(NamedTuple):
+    """A prompt, and the line at its cursor."""
+
+    ids: list[int]
+    line: str
 
 
 class Row(NamedTuple):
@@ -113,21 +121,28 @@ async def measure(options: SpeculationOptions) -> list[Row]:
 
 def prompts_of(options: SpeculationOptions) -> dict[tuple[int, str], list[list[int]]]:
     """For each load and language prompts of its own, as token ids. Raises ValueError where the store has too few places."""
-    tokenizer = load_tokenizer(options.model / "tokenizer.json")
     count = options.samples * len(options.at_once)
-    holes: dict[str, list[list[int]]] = {language: [] for language in options.languages}
-    for language, cut in cuts_of(Store(options.store), count, seed=5, languages=options.languages):
-        holes[language].append(
-            hole(tokenizer, cut.text[: cut.start], cut.text[cut.end :], _PREFIX_TOKENS, _SUFFIX_TOKENS)
-        )
-    for language, found in holes.items():
-        if len(found) < count:
-            raise ValueError(f"the store has {len(found)} places in {language}; {count} are needed")
+    holes = holes_of(options, options.languages, count, seed=5, tokens=(_PREFIX_TOKENS, _SUFFIX_TOKENS))
     return {
-        (at_once, language): holes[language][number :: len(options.at_once)][: options.samples]
+        (at_once, language): [one.ids for one in holes[language][number :: len(options.at_once)][: options.samples]]
         for number, at_once in enumerate(options.at_once)
         for language in options.languages
     }
+
+
+def holes_of(
+    options: SpeculationOptions, languages: Sequence[str], count: int, *, seed: int, tokens: tuple[int, int]
+) -> dict[str, list[Hole]]:
+    """By language, `count` or more of each; `tokens` of prefix and suffix. Raises ValueError where the store has too few places."""
+    tokenizer = load_tokenizer(options.model / "tokenizer.json")
+    holes: dict[str, list[Hole]] = {language: [] for language in languages}
+    for language, cut in cuts_of(Store(options.store), count, seed=seed, languages=languages):
+        above, below = cut.text[: cut.start], cut.text[cut.end :]
+        holes[language].append(Hole(hole(tokenizer, above, below, *tokens), above[above.rfind("\n") + 1 :]))
+    for language, found in holes.items():
+        if len(found) < count:
+            raise ValueError(f"the store has {len(found)} places in {language}; {count} are needed")
+    return holes
 
 
 async def _in_turns(
@@ -154,6 +169,14 @@ async def both_sides(ends: AsyncExitStack, options: SpeculationOptions, method: 
 
 
 async def _run(engine: VllmEngine, at_once: int, prompts: Sequence[list[int]]) -> Run:
+    answers, seconds, guesses = await timed(engine, at_once, prompts)
+    return Run([one.ids for one in answers], seconds, sum(len(one.times_s) for one in answers), *guesses)
+
+
+async def timed(
+    engine: VllmEngine, at_once: int, prompts: Sequence[list[int]]
+) -> tuple[list[Answered], float, Guesses]:
+    """Answers from warm prompts, so many under way together, the seconds of all, and what was guessed for them."""
     for number, ids in enumerate(prompts):
         await ask(engine, f"warm-{number}", ids)
     free = asyncio.Semaphore(at_once)
@@ -165,8 +188,7 @@ async def _run(engine: VllmEngine, at_once: int, prompts: Sequence[list[int]]) -
     before, began = engine.guesses(), time.perf_counter()
     answers = await asyncio.gather(*(answered(number, ids) for number, ids in enumerate(prompts)))
     seconds, after = time.perf_counter() - began, engine.guesses()
-    made, accepted = after.made - before.made, after.accepted - before.accepted
-    return Run([one.ids for one in answers], seconds, sum(len(one.times_s) for one in answers), made, accepted)
+    return answers, seconds, Guesses(after.made - before.made, after.accepted - before.accepted)
 
 
 def added(runs: Sequence[Run]) -> Run:

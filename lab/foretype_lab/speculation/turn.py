@@ -6,9 +6,7 @@ finds a guess, and the digits are another's. Batches are asked of both engines i
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple
@@ -19,25 +17,15 @@ from foretype_backend.fleet.routing.patterns import pattern_of
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 
-from foretype_lab.corpus.store import Store
-from foretype_lab.fast_tier.asking import Answered, ask, hole
-from foretype_lab.quality.behave import cuts_of
-from foretype_lab.speculation.bench import SpeculationOptions, both_sides
+from foretype_lab.fast_tier.asking import hole
+from foretype_lab.speculation.bench import Hole, SpeculationOptions, both_sides, holes_of, timed
 
 LANGUAGE: Final = "python"
 PHASES: Final = ("code", "numbers", "code again")
 _AT_ONCE: Final = 8
-_WRITTEN_TOKENS: Final = 48
 _PREFIX_TOKENS: Final = 600
 _SUFFIX_TOKENS: Final = 100
 _LINES: Final = 60
-
-
-class Place(NamedTuple):
-    """A prompt, and the line at its cursor."""
-
-    ids: list[int]
-    line: str
 
 
 class Batch(NamedTuple):
@@ -89,7 +77,8 @@ async def measure(options: SpeculationOptions, method: str) -> dict[str, Any]:
     """`samples` batches of a phase. Raises EngineUnavailableError, ValueError: the store has too few places."""
     tokenizer = load_tokenizer(options.model / "tokenizer.json")
     count = options.samples * _AT_ONCE
-    code = _code(options, tokenizer, 2 * count)
+    tokens = _PREFIX_TOKENS, _SUFFIX_TOKENS
+    code = holes_of(options, (LANGUAGE,), 2 * count, seed=11, tokens=tokens)[LANGUAGE][: 2 * count]
     draw = random.Random(8)
     numbers = [_numbers(tokenizer, draw) for _ in range(count)]
     async with AsyncExitStack() as ends:
@@ -140,18 +129,7 @@ def played(batches: Sequence[Batch]) -> list[Played]:
     return rows
 
 
-def _code(options: SpeculationOptions, tokenizer: Tokenizer, count: int) -> list[Place]:
-    found: list[Place] = []
-    for _, cut in cuts_of(Store(options.store), count, seed=11, languages=(LANGUAGE,)):
-        above, below = cut.text[: cut.start], cut.text[cut.end :]
-        ids = hole(tokenizer, above, below, _PREFIX_TOKENS, _SUFFIX_TOKENS)
-        found.append(Place(ids, above[above.rfind("\n") + 1 :]))
-    if len(found) < count:
-        raise ValueError(f"the store has {len(found)} places in {LANGUAGE}; {count} are needed")
-    return found[:count]
-
-
-def _numbers(tokenizer: Tokenizer, draw: random.Random) -> Place:
+def _numbers(tokenizer: Tokenizer, draw: random.Random) -> Hole:
     """A table in a Python file; the cursor begins a value in its middle."""
 
     def line() -> str:
@@ -159,27 +137,19 @@ def _numbers(tokenizer: Tokenizer, draw: random.Random) -> Place:
 
     above = "TABLE = [\n" + "".join(line() for _ in range(_LINES)) + "    ("
     below = "".join(["\n", *(line() for _ in range(_LINES)), "]\n"])
-    return Place(hole(tokenizer, above, below, _PREFIX_TOKENS, _SUFFIX_TOKENS), "    (")
+    return Hole(hole(tokenizer, above, below, _PREFIX_TOKENS, _SUFFIX_TOKENS), "    (")
 
 
-async def _batch(plain: VllmEngine, guessing: VllmEngine, phase: str, places: Sequence[Place], number: int) -> Batch:
+async def _batch(plain: VllmEngine, guessing: VllmEngine, phase: str, places: Sequence[Hole], number: int) -> Batch:
     """Of both engines, the one first that was second before."""
     sides = (plain, guessing) if number % 2 else (guessing, plain)
-    took: dict[bool, tuple[list[Answered], float, int]] = {}
-    for engine in sides:
-        for one, place in enumerate(places):
-            await ask(engine, f"warm-{one}", place.ids)
-        before, began = engine.guesses(), time.perf_counter()
-        answers = await asyncio.gather(
-            *(ask(engine, f"{one}", place.ids, _WRITTEN_TOKENS) for one, place in enumerate(places))
-        )
-        took[engine is guessing] = answers, time.perf_counter() - began, engine.guesses().made - before.made
-    answers, guessed_s, made = took[True]
+    took = {engine is guessing: await timed(engine, _AT_ONCE, [place.ids for place in places]) for engine in sides}
+    answers, guessed_s, guesses = took[True]
     return Batch(
         phase=phase,
         lines=tuple(place.line for place in places),
         step_tokens=tuple(one.step_tokens[1:] for one in answers),
-        made=made,
+        made=guesses.made,
         plain_s=took[False][1],
         guessed_s=guessed_s,
     )
