@@ -1,8 +1,8 @@
 #!/bin/sh
 # Emacs, lsp-mode: an answer that somebody waits for takes what came in one piece with it along, and nobody is told.
 set -eu
-# Debian 12's Lisp, in the Emacs that is installed (28 or newer).
-command -v emacs > /dev/null || { echo "needs Emacs 28 or newer: apt-get install emacs-nox"; exit 1; }
+# Debian 12's Lisp in Debian 12's Emacs, which runs from where it is installed alone: apt-get install emacs-nox=1:28.2+1-15+deb12u4
+emacs --version 2> /dev/null | grep -q '^GNU Emacs 28\.2$' || { echo "needs Emacs 28.2, and there is: $(command -v emacs || echo none)"; exit 1; }
 pinned="elpa-lsp-mode=8.0.0-5 elpa-dash=2.19.1+git20220608.1.0ac1ecf+dfsg-1 elpa-f=0.20.0-3 elpa-ht=2.3-2 elpa-s=1.12.0-5 elpa-spinner=1.7.4-2 elpa-markdown-mode=2.5-1 elpa-lv=0.15.0-3"
 folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 (cd "$folder" && apt-get download -q $pinned > apt 2>&1 || { cat apt; exit 1; }; for deb in *.deb; do dpkg -x "$deb" pinned; done)
