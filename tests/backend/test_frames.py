@@ -230,6 +230,8 @@ _odd = st.one_of(
 
 
 @example(frames=[_NO_TEXT, _CLOSE], at=[])
+@example(frames=[b"\x00~"], at=[])  # refused for its two bytes, before its length is there
+@example(frames=[b"\x03\xfe"], at=[])
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.one_of(_whole, _whole, _control, _odd), max_size=8), st.lists(st.floats(0, 1), max_size=8))
 def test_whatever_comes_in_whatever_pieces_is_heard_as_the_library_hears_it(

@@ -334,17 +334,20 @@ class FrameProtocol(WebSocketsSansIOProtocol):
 def _frame_at(data: bytes, at: int) -> tuple[int, int, int] | None:
     """First byte, begin and end of the payload of a client's frame (RFC 6455, section 5.2); None where its head is not all there.
 
-    The first byte of one without a mask, which no client may send, counts as :data:`_UNMASKED`.
+    The first byte of one without a mask, which no client may send, counts as :data:`_UNMASKED`. Two bytes say that a frame is for the
+    library; it is told without an end, since the library may refuse it before there is more.
     """
     if len(data) < at + 2:
         return None
-    first, size, start = data[at], data[at + 1] & 0x7F, at + 6
+    first, size, start = data[at] if data[at + 1] & 0x80 else _UNMASKED, data[at + 1] & 0x7F, at + 6
+    if first not in _ALONE:
+        return first, at, at
     if size > 125:
         start += 2 if size == 126 else 8
         if len(data) < start - 4:
             return None
         size = int.from_bytes(data[at + 2 : start - 4])
-    return first if data[at + 1] & 0x80 else _UNMASKED, start, start + size
+    return first, start, start + size
 
 
 def _head(size: int, text: bool) -> bytes:
