@@ -186,6 +186,15 @@ async def test_supersede_cancels_the_named_request() -> None:
         assert ends == {"a": Finish.CANCELLED, "b": Finish.LENGTH}
 
 
+async def test_a_request_that_names_itself_is_answered() -> None:
+    async with gateway(scripted("word " * 50)) as world, world.peer() as peer:
+        await peer.send(complete("a", supersedes="a", max_tokens=3))
+        message = await peer.receive()
+        while not isinstance(message, Done):
+            message = await peer.receive()
+        assert (message.id, message.finish) == ("a", Finish.LENGTH)
+
+
 @pytest.mark.parametrize("frames", [[Cancel(id="a"), complete("b", supersedes="a")], [complete("b", supersedes="a")]])
 async def test_a_cancel_has_reached_the_engine_when_its_frame_is_read(frames: list[object]) -> None:
     """No task and no turn of the event loop in between: behind those everything waits that other frames have begun."""

@@ -34,6 +34,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
 from foretype_backend.doors.remembered_texts import RememberedTexts
+from foretype_backend.doors.stream_answers import LiveRequest
 from foretype_backend.doors.stream_completions import CompletionHost, StreamCompletions
 from foretype_backend.doors.stream_next_edits import NextEditHost, StreamNextEdits
 from foretype_backend.experiments.arms import Arm, LeftOut, ToldArm
@@ -91,10 +92,11 @@ class StreamConnection:
         self._texts = RememberedTexts(
             self.session, door.main.renderer, door.remembered, principal.tenant, max_segments=door.limits.max_segments
         )
+        self._live: dict[str, LiveRequest] = {}
         self._completions = StreamCompletions(
-            door, self.session, principal, self._texts, send=self.send, spawn=self._spawn
+            door, self.session, principal, self._texts, live=self._live, send=self.send, spawn=self._spawn
         )
-        self._edits = StreamNextEdits(door, self.session, principal, send=self.send, spawn=self._spawn)
+        self._edits = StreamNextEdits(door, self.session, principal, live=self._live, send=self.send, spawn=self._spawn)
 
     def forget(self) -> None:
         """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
@@ -186,8 +188,9 @@ class StreamConnection:
             case NextEdit():
                 self._edits.take(message)
             case Cancel():
-                if self.session.cancel(message, self._loop.time()) and not self._edits.cancel(message.id):
-                    self._completions.cancel(message.id)
+                live = self._live.get(message.id)
+                if self.session.cancel(message, self._loop.time()) and live is not None:
+                    live.cancel()
             case Hello():
                 self.session.greet(message)
                 self.tell()

@@ -120,14 +120,6 @@ class StreamDoor:
         self.places.in_all, self.places.each = max_connections, max_connections_per_tenant
         self.remembered.in_all, self.remembered.each = limits.segments_bytes, limits.segments_bytes_per_tenant
 
-    def cancel(self, key: str) -> bool:
-        """End a live request, in whatever pool it is; False when there is none of that key."""
-        return any(service.cancel(key) for service in self._services())
-
-    def supersede(self, key: str, session: str) -> bool:
-        """As :meth:`cancel`, for another request of the session."""
-        return any(service.supersede(key, session) for service in self._services())
-
     def disconnect(self, session: str) -> None:
         for service in self._services():
             service.disconnect(session)

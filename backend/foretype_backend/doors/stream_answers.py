@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from foretype_wire.errors import InvalidRequestError
@@ -27,7 +28,7 @@ from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta
-from foretype_backend.serving.service import CompletionOutcome
+from foretype_backend.serving.service import CompletionOutcome, CompletionService
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -37,8 +38,42 @@ class RequestHost(Protocol):
 
     limits: LimitsConfig
 
-    def cancel(self, key: str) -> bool: ...
-    def supersede(self, key: str, session: str) -> bool: ...
+
+class LiveRequest:
+    """One request of a connection, from its message to its end: the service that runs it is remembered, so a cancel goes straight there.
+
+    Args:
+        key: as of :class:`AdmittedRequest`.
+        session: whose it is.
+    """
+
+    __slots__ = ("_service", "key", "session", "stopped")
+
+    def __init__(self, key: str, session: str) -> None:
+        self.key = key
+        self.session = session
+        self.stopped = False
+        """It was cancelled or superseded while no service ran it: before its prompt was encoded, or between two pools."""
+        self._service: CompletionService | None = None
+
+    @contextlib.contextmanager
+    def run_by(self, service: CompletionService) -> Iterator[None]:
+        """Within the block, `service` runs it."""
+        self._service = service
+        try:
+            yield
+        finally:
+            self._service = None
+
+    def cancel(self) -> None:
+        """End it, also while its prompt is still being encoded."""
+        if self._service is None or not self._service.cancel(self.key):
+            self.stopped = True
+
+    def supersede(self) -> None:
+        """As :meth:`cancel`, for another request of the session."""
+        if self._service is None or not self._service.supersede(self.key, self.session):
+            self.stopped = True
 
 
 _Host = TypeVar("_Host", bound=RequestHost)
@@ -48,11 +83,12 @@ class StreamAnswers(Generic[_Host]):
     """Requests of one kind.
 
     Args:
+        live: those of the connection by id, of every kind.
         send: takes messages to the client; never blocks.
         spawn: runs what outlives the frame, until the connection ends.
     """
 
-    __slots__ = ("_door", "_loop", "_own", "_principal", "_send", "_session", "_spawn", "_unborn")
+    __slots__ = ("_door", "_live", "_loop", "_principal", "_send", "_session", "_spawn")
 
     kind: ClassVar[str]
     """What the log calls a request."""
@@ -63,34 +99,27 @@ class StreamAnswers(Generic[_Host]):
         session: GatewaySession,
         principal: Principal,
         *,
+        live: dict[str, LiveRequest],
         send: Callable[..., None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._door = door
         self._session = session
         self._principal = principal
+        self._live = live
         self._send = send
         self._spawn = spawn
-        self._own: set[str] = set()  # ids of live requests of this kind
-        self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
         """Lets go of the connection, which is over: what it knew is gone with it, not with the collector's next round."""
         self._send = self._spawn = _gone
 
-    def cancel(self, id: str) -> bool:
-        """Cancel a live request, also one whose prompt is still being encoded; False where `id` is none of this kind."""
-        if id not in self._own:
-            return False
-        if not self._door.cancel(self._session.key(id)):
-            self._unborn.add(id)
-        return True
-
-    def _supersede(self, id: str) -> None:
+    def _supersede(self, id: str | None) -> None:
         """As a cancel: before the prompt of its successor is encoded, which the engine need not wait for."""
-        if not self._door.supersede(self._session.key(id), self._session.name):
-            self._unborn.add(id)
+        live = None if id is None else self._live.get(id)
+        if live is not None:
+            live.supersede()
 
     def _let_in(self, message: Complete[WireSegment] | NextEdit, fault: InvalidRequestError | None = None) -> bool:
         """Whether the session's rules take it, which has this fault already; else the client is told."""
@@ -118,14 +147,22 @@ class StreamAnswers(Generic[_Host]):
         self._session.ended(id)
         self._send(*messages)
 
-    def _begin(self, id: str, claim: Claim, work: Callable[[], Awaitable[tuple[GatewayMessage, ...]]]) -> None:
-        self._own.add(id)
-        self._spawn(self._serve(id, claim, work))
+    def _begin(
+        self, id: str, claim: Claim, work: Callable[[LiveRequest], Awaitable[tuple[GatewayMessage, ...]]]
+    ) -> None:
+        live = self._live[id] = LiveRequest(self._session.key(id), self._session.name)
+        self._spawn(self._serve(id, live, claim, work))
 
-    async def _serve(self, id: str, claim: Claim, work: Callable[[], Awaitable[tuple[GatewayMessage, ...]]]) -> None:
+    async def _serve(
+        self,
+        id: str,
+        live: LiveRequest,
+        claim: Claim,
+        work: Callable[[LiveRequest], Awaitable[tuple[GatewayMessage, ...]]],
+    ) -> None:
         try:
             with claim:
-                answer = await work()
+                answer = await work(live)
         except BudgetExceededError as limited:
             answer = answer_of(id, limited.outcome)
         except InvalidRequestError as error:
@@ -136,8 +173,7 @@ class StreamAnswers(Generic[_Host]):
             answer = (Error(code=ErrorCode.ENGINE_UNAVAILABLE, id=id, message=told),)
         finally:
             self._session.ended(id)
-            self._own.discard(id)
-            self._unborn.discard(id)
+            del self._live[id]
         self._send(*answer)
 
 

@@ -27,7 +27,7 @@ from foretype_wire.messages import (
 
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.doors.remembered_texts import RememberedTexts
-from foretype_backend.doors.stream_answers import RequestHost, StreamAnswers, answer_of, delta_of
+from foretype_backend.doors.stream_answers import LiveRequest, RequestHost, StreamAnswers, answer_of, delta_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.block_pool import BlockPool
@@ -66,10 +66,11 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         principal: Principal,
         texts: RememberedTexts,
         *,
+        live: dict[str, LiveRequest],
         send: Callable[..., None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        super().__init__(door, session, principal, send=send, spawn=spawn)
+        super().__init__(door, session, principal, live=live, send=send, spawn=spawn)
         self._texts = texts
         self.pool: str | None = None
         """`fast` or `quality`, where an experiment says which one answers."""
@@ -101,9 +102,7 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             return
         if not self._has_room(message.id):
             return
-        former = message.supersedes
-        if former is not None and former in self._session.live:
-            self._supersede(former)
+        self._supersede(message.supersedes)
         known = [segment for segment in segments if isinstance(segment, Segment)]
         try:
             early = self._early(message, known, revision)
@@ -112,7 +111,7 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         except BudgetExceededError as limited:
             self._refuse(message.id, *answer_of(message.id, limited.outcome))
         else:
-            self._begin(message.id, early.claim, lambda: self._answer(message, known, early, received))
+            self._begin(message.id, early.claim, lambda live: self._answer(live, message, known, early, received))
 
     def _planned_for(self, message: Complete[WireSegment]) -> ServedRevision:
         """The revision whose profile a client had when it asked, by what only fits the former one's grammar."""
@@ -159,23 +158,29 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         )
 
     async def _answer(
-        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
+        self,
+        live: LiveRequest,
+        message: Complete[WireSegment],
+        segments: list[Segment],
+        early: _Early,
+        received: float,
     ) -> tuple[GatewayMessage, ...]:
         block, revision = self._block(message.class_), early.revision
         claim = early.claim
         if block is not None:
-            outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
+            outcome = await self._run(live, message, segments, received, block.service, block.renderer, claim)
             lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over):
                 return answer_of(message.id, outcome)
             claim = self._claim(message, segments, revision)
         with claim:
             service, renderer = revision.service, revision.renderer
-            outcome = await self._run(message, segments, received, service, renderer, claim, early.prompt)
+            outcome = await self._run(live, message, segments, received, service, renderer, claim, early.prompt)
         return answer_of(message.id, outcome)
 
     async def _run(
         self,
+        live: LiveRequest,
         message: Complete[WireSegment],
         segments: list[Segment],
         received: float,
@@ -191,7 +196,7 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             encoder = self._texts.encoder() if renderer is self._revision.renderer else None
             prompt = await renderer.encode(segments, encoder=encoder, tenant=self._principal.tenant)
         claim.counted(len(prompt.ids))
-        if message.id in self._unborn:
+        if live.stopped:
             service.metrics.refused(message.class_, Reason.CANCELLED)
             return Done(id=message.id, finish=Finish.CANCELLED)
         if own and message.prompt_tokens is not None and message.prompt_tokens != len(prompt.ids):
@@ -200,8 +205,8 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
         room = renderer.context_limit_tokens - len(prompt.ids)
         job = AdmittedRequest(
-            key=self._session.key(message.id),
-            session=self._session.name,
+            key=live.key,
+            session=live.session,
             prompt=prompt,
             received=received,
             deadline=deadline,
@@ -217,7 +222,8 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             traceparent=message.traceparent,
             reservation=claim.take(),
         )
-        return await service.run(job, lambda delta: self._deliver(message.id, delta))
+        with live.run_by(service):
+            return await service.run(job, lambda delta: self._deliver(message.id, delta))
 
     def _deliver(self, id: str, delta: TextDelta) -> None:
         self._send(delta_of(id, delta))

@@ -9,7 +9,7 @@ from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import invalid, is_id
 from foretype_wire.messages import Done, Edited, Finish, GatewayMessage, NextEdit
 
-from foretype_backend.doors.stream_answers import RequestHost, StreamAnswers, answer_of
+from foretype_backend.doors.stream_answers import LiveRequest, RequestHost, StreamAnswers, answer_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.next_edits import NO_EDIT_MODEL, NextEditService
@@ -38,34 +38,34 @@ class StreamNextEdits(StreamAnswers[NextEditHost]):
         received = edits.service.clock()
         if not self._let_in(message) or not self._has_room(message.id):
             return
-        if message.supersedes in self._own:
-            self._supersede(message.supersedes)
+        self._supersede(message.supersedes)
         try:
             claim = edits.claim(self._principal, message.question)
         except BudgetExceededError as limited:
             self._refuse(message.id, *answer_of(message.id, limited.outcome))
         else:
-            self._begin(message.id, claim, lambda: self._answer(edits, message, claim, received))
+            self._begin(message.id, claim, lambda live: self._answer(live, edits, message, claim, received))
 
     async def _answer(
-        self, edits: NextEditService, message: NextEdit, claim: Claim, received: float
+        self, live: LiveRequest, edits: NextEditService, message: NextEdit, claim: Claim, received: float
     ) -> tuple[GatewayMessage, ...]:
         prompt = await edits.encode(message.question, tenant=self._principal.tenant)
-        if message.id in self._unborn:
+        if live.stopped:
             return (Done(id=message.id, finish=Finish.CANCELLED),)
-        taken, outcome = await edits.run(
-            prompt,
-            key=self._session.key(message.id),
-            session=self._session.name,
-            received=received,
-            deadline_ms=message.deadline_ms,
-            principal=self._principal,
-            claim=claim,
-            document=message.document,
-            language=message.language,
-            repository=self._session.repository_of(message.document),
-            traceparent=message.traceparent,
-        )
+        with live.run_by(edits.service):
+            taken, outcome = await edits.run(
+                prompt,
+                key=live.key,
+                session=live.session,
+                received=received,
+                deadline_ms=message.deadline_ms,
+                principal=self._principal,
+                claim=claim,
+                document=message.document,
+                language=message.language,
+                repository=self._session.repository_of(message.document),
+                traceparent=message.traceparent,
+            )
         end = answer_of(message.id, msgspec.structs.replace(outcome, rest=None))
         if outcome.finish in (None, Finish.CANCELLED):
             return end
