@@ -38,6 +38,7 @@ BODY = {"prompt": "x = ", "max_tokens": 8}
 DAY_MS = 86_400_000
 SOAKED = int(os.environ.get("FORETYPE_SOAK_REQUESTS", "200000"))
 """About 2,900 a second on one core."""
+SOAK_S = float(os.environ.get("FORETYPE_SOAK_S", "0"))
 
 
 async def test_an_engine_that_dies_at_any_token_costs_what_it_had_begun() -> None:
@@ -63,14 +64,20 @@ async def test_an_engine_that_dies_at_any_token_costs_what_it_had_begun() -> Non
     "requests", [200, pytest.param(SOAKED, marks=[pytest.mark.soak, pytest.mark.timeout(2 * 3600)])]
 )
 async def test_what_came_is_what_was_finished_cancelled_refused_or_lost(requests: int) -> None:
-    """Of requests of which every fifth is cancelled, some are refused, some lose their engine, and the last ones their connection."""
+    """Of requests of which every fifth is cancelled, some are refused, some lose their engine, and the last ones their connection.
+
+    A soak is spread over `FORETYPE_SOAK_S` seconds, where it takes less.
+    """
+    loop = asyncio.get_running_loop()
+    began, spread_s = loop.time(), SOAK_S if requests == SOAKED else 0.0
     engine = scripted("x + 1\n" * 10, decode_s_per_token=0.0005)
     limits = LimitsConfig(max_running=2, max_waiting=1, retry_wait_ms=0)
     async with gateway(engine, limits=limits) as world:
         async with loaded(world) as developers:
-            for _ in range(requests // 100):
+            for turn in range(1, requests // 100 + 1):
                 engine.fail_next(after_tokens=3)
                 await developers.more(100)
+                await asyncio.sleep(began + spread_s * turn * 100 / requests - loop.time())
         await world.idle()
         metrics = world.service.metrics.render()
     ended = {
