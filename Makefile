@@ -35,9 +35,9 @@ test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
 # Tests of one editor share its window and go on where the one before stopped: in the order of their file.
 EDITORS = $(BIN)/pytest -q -rfEs -p no:randomly
 
-# Two files at a time: an editor waits for its user more than half of the time. Three (EDITOR_WORKERS) were not yet seen whole.
-test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), two at a time
-	@$(EDITORS) -n $(or $(EDITOR_WORKERS),2) --dist loadfile -m editors $(FILES) $(ARGS)
+# Three files at a time: an editor waits for its user more than half of the time.
+test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), three files at a time
+	@$(EDITORS) -n $(or $(EDITOR_WORKERS),3) --dist loadfile -m editors $(FILES) $(ARGS)
 
 # Two files at a time, each on a cluster of its own and in its order: a fleet is brought up once, and ended by the last test.
 test-fleet: $(VENV)/.installed-dev vllm-env ## Replicas under a real Ray, the real vLLM among them: scaled, killed, rolled out, and nothing left behind
