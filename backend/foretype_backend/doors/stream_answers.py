@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from foretype_wire.errors import InvalidRequestError
@@ -57,7 +57,7 @@ class LiveRequest:
         self._service: CompletionService | None = None
 
     @contextlib.contextmanager
-    def run_by(self, service: CompletionService) -> Iterator[None]:
+    def run_by(self, service: CompletionService) -> Generator[None]:
         """Within the block, `service` runs it."""
         self._service = service
         try:
