@@ -126,7 +126,7 @@ class Scheduler:
         *,
         can_admit: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        self.can_admit = can_admit
+        self._can_admit = can_admit
         self.limits = limits or SlotLimits()
         self.pressure = pressure
         self.rates = Rates()
@@ -146,6 +146,10 @@ class Scheduler:
 
     def __repr__(self) -> str:
         return f"<Scheduler: {len(self._running)} running ({self._stopping} stopping), {len(self._waiting)} waiting>"
+
+    def use(self, other: Scheduler) -> None:
+        """Take the bounds and the objectives of another one; what runs and waits stays."""
+        self.limits, self.pressure = other.limits, other.pressure
 
     def statistics(self) -> SchedulerStatistics:
         return SchedulerStatistics(len(self._running), self._stopping, len(self._waiting))
@@ -251,7 +255,7 @@ class Scheduler:
 
     def _refusal(self, ticket: Ticket, now: float) -> Decision | None:
         """Why an arrival is refused; None when it may wait or start."""
-        if not self.can_admit(ticket.kv_tokens):
+        if not self._can_admit(ticket.kv_tokens):
             return Decision.KV_FULL
         if self._behind_refused(ticket, now):
             return Decision.FREE_SHED

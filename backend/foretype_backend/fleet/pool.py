@@ -27,7 +27,7 @@ from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
 from foretype_backend.errors import EngineUnavailableError, Fault
 from foretype_backend.fleet.health import HealthOptions
 from foretype_backend.fleet.kv_events import follow_events
-from foretype_backend.fleet.members.announced import AnnouncedRollout
+from foretype_backend.fleet.members.announced import AnnouncedRollout, RefusalReason
 from foretype_backend.fleet.members.membership import Membership, MembershipRules, MembershipStatistics
 from foretype_backend.fleet.members.replicas import Canary, Member, Members, Replica
 from foretype_backend.fleet.members.revisions import RevisionBook
@@ -139,6 +139,8 @@ class ReplicaPool:
             check_timeout_s=self.options.check_timeout_s,
             came=self._came,
             went=self._went,
+            looked=self._looked,
+            refused=self._refused,
             clock=clock,
         )
         self._first_wait_s = 0.0 if discovery is None else discovery.first_wait_s
@@ -154,7 +156,6 @@ class ReplicaPool:
         self._expired_s = self._looked_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
-        self._members.looked = self._looked
         self._placement = Placement(
             self.options.speculation,
             self._members,
@@ -387,6 +388,10 @@ class ReplicaPool:
 
     def _looked(self, member: Member) -> None:
         self._router.said(member.engine.name, member.engine.kv_use, member.engine.kv_tokens)
+
+    def _refused(self, name: str, why: RefusalReason, reason: str) -> None:
+        if self._roster is not None:
+            self._roster.refused(name, why, reason)
 
     def can_admit(self, tokens: int) -> bool:
         """Whether the cache of a replica in service holds so many tokens more."""

@@ -70,11 +70,18 @@ class IdentityStore:
         patience_s: how long the store may take to be connected to before that.
     """
 
-    def __init__(self, engine: AsyncEngine, audit: AuditLog | None = None, copy: AsyncEngine | None = None) -> None:
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        audit: AuditLog | None = None,
+        copy: AsyncEngine | None = None,
+        *,
+        from_copy: bool = False,
+    ) -> None:
         self.engine = engine
         self.audit = audit or AuditLog()
         self.place = place_of(engine.url)
-        self.from_copy = False
+        self.from_copy = from_copy
         self.patience_s = 0.0 if copy is None else _STORE_S
         self._copy = copy
 
@@ -87,15 +94,13 @@ class IdentityStore:
             return cls(await open_database(url, SCHEMA, upgrade=upgrade), audit)
         copy = open_later(read_url, SCHEMA)
         try:
-            store = cls(await open_database(url, SCHEMA, upgrade=upgrade, connect_s=_CONNECT_S), audit, copy)
+            return cls(await open_database(url, SCHEMA, upgrade=upgrade, connect_s=_CONNECT_S), audit, copy)
         except StoreError as away:
             await copy.dispose()
             try:
-                store = cls(open_later(url, SCHEMA), audit, await open_to_read(read_url, SCHEMA))
+                return cls(open_later(url, SCHEMA), audit, await open_to_read(read_url, SCHEMA), from_copy=True)
             except StoreError:
                 raise away from None
-            store.from_copy = True
-        return store
 
     async def close(self) -> None:
         await self.engine.dispose()

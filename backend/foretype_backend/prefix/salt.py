@@ -90,8 +90,7 @@ class SaltBook:
         self._secret = secret
         self._epochs = dict(epochs or {})
         self._salts: dict[Namespace, str] = {}
-        self.rights = CacheRights()
-        """Who shares what, as the owner of the tenants last said."""
+        self._rights = CacheRights()
         self.ended: Subscribers[str, str] = Subscribers()
         """Who keeps something of a tenant's scope, or with "" of the whole tenant, and has to let it go."""
 
@@ -113,8 +112,14 @@ class SaltBook:
         self.follow({(tenant, scope): self._epochs.get((tenant, scope), 0) + 1})
         return self.namespace(tenant, scope)
 
-    def follow(self, epochs: Mapping[tuple[str, str], int]) -> None:
+    @property
+    def rights(self) -> CacheRights:
+        """Who shares what, as the owner of the tenants last said."""
+        return self._rights
+
+    def follow(self, epochs: Mapping[tuple[str, str], int], rights: CacheRights | None = None) -> None:
         """Be where these are, by tenant and scope; an epoch never goes back. `ended` is told of each that has moved."""
+        self._rights = rights or self._rights
         moved = [(key, epoch) for key, epoch in epochs.items() if epoch > self._epochs.get(key, 0)]
         for (tenant, scope), epoch in moved:
             self._epochs[tenant, scope] = epoch

@@ -89,9 +89,8 @@ class CompletionService:
         self.salts = salts
         self.accounts = accounts
         self._objectives_s = {} if admission is None else objectives_s(admission)
-        self._scheduler = make_scheduler(limits, admission)
-        if isinstance(engine, KnowsMemory):
-            self._scheduler.can_admit = engine.can_admit
+        knows = isinstance(engine, KnowsMemory)
+        self._scheduler = make_scheduler(limits, admission, engine.can_admit if knows else lambda _: True)
         self.ladder = Ladder()
         self.rungs_changed: Subscribers[Collection[str]] = Subscribers()
         """Told the tenants that are on another rung of the ladder now, whose clients are to be told."""
@@ -102,7 +101,7 @@ class CompletionService:
         self._generation = Generation(
             engine,
             end_token_ids=end_token_ids,
-            limits=limits,
+            limits=lambda: self.limits,
             salts=salts,
             began=self._began,
             retried=lambda: self.metrics.retries.inc(),
@@ -137,12 +136,10 @@ class CompletionService:
 
     def use(self, limits: LimitsConfig, admission: AdmissionConfig) -> None:
         """Take other bounds and objectives; what runs goes on."""
-        fresh = make_scheduler(limits, admission)
-        self.limits = self._generation.limits = limits
+        self.limits = limits
         self._objectives_s = objectives_s(admission)
         self.metrics.objectives.use(promised_s(admission))
-        self._scheduler.limits = fresh.limits
-        self._scheduler.pressure = fresh.pressure
+        self._scheduler.use(make_scheduler(limits, admission))
 
     def __repr__(self) -> str:
         return f"<Service: {self._scheduler!r}>"

@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_backend.chat.edit_pool import EditPool
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.experiments.live import LiveExperiments
+    from foretype_backend.fleet.served_revisions import ServedRevisions
     from foretype_backend.identity.identity import Identity
     from foretype_backend.start.revisions import RevisionParts
 
@@ -72,6 +73,7 @@ class Gateway:
         app: all doors.
         service: of the fast pool.
         revisions: of the model beside that of `service`, by name.
+        chooser: among them; started and closed by the caller. None where there are none.
         peers: started and closed by the caller.
         requests: HTTP requests that are being answered.
         encoding: closed by the caller.
@@ -82,6 +84,7 @@ class Gateway:
     stream: StreamDoor
     service: CompletionService
     revisions: Mapping[str, ServedRevision]
+    chooser: ServedRevisions | None
     chat: ChatDoor
     peers: WorkerPeers
     keeper: Gatekeeper
@@ -140,7 +143,7 @@ def create_app(
         edit_pool: a model for next edits on a server of its own; started and closed by the caller.
         place: of this worker among several; `peers` is started and closed by the caller.
         experiments: change what clients are told; started and closed by the caller.
-        revisions: of the model, with profiles and pools of their own; `stream.revisions` chooses among them.
+        revisions: of the model, with profiles and pools of their own.
         tracing: takes spans of requests to the fast pool, timed by `time.perf_counter`; closed by the caller.
     """
     limits = config.limits
@@ -178,6 +181,11 @@ def create_app(
     service = serving(engine, renderer)
     others = _others(revisions or {}, serving, encoding)
     named = {name: "free" if name == config.pool.free_revision else f"fast {name}" for name in others}
+    chooser = None
+    if revisions:
+        from foretype_backend.start.revisions import choose_revisions
+
+        chooser = choose_revisions(engine, revisions, others, tell=lambda: stream.tell_all())
     edits = _own_edits(config, service, renderer) if edit_pool is None else edit_pool.edits
     stream = StreamDoor(
         service,
@@ -192,6 +200,7 @@ def create_app(
         block=None if quality is None else quality.block,
         next_edits=edits,
         experiments=experiments,
+        revisions=chooser,
         free_budgets=config.model.free_budgets,
     )
     if experiments is not None:
@@ -265,6 +274,7 @@ def create_app(
         stream=stream,
         service=service,
         revisions=others,
+        chooser=chooser,
         chat=chat,
         peers=admin.peers,
         keeper=keeper,
@@ -290,8 +300,7 @@ def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | Non
     if accounts is not None:
         accounts.quotas.follow(directory.tenants, asyncio.get_running_loop().time())
     if salts is not None:
-        salts.rights = directory.rights
-        salts.follow(directory.epochs())
+        salts.follow(directory.epochs(), directory.rights)
 
 
 def _per_tenant(keeper: Gatekeeper, config: Config) -> tuple[int, int]:

@@ -124,12 +124,10 @@ async def run_gateway(
             revisions=start.revisions,
         )
         closing.callback(gateway.encoding.close)
-        if start.revisions:
+        if gateway.chooser is not None:
             from foretype_backend.start.revisions import open_revisions
 
-            await open_revisions(
-                gateway.stream, parts.engine, start.revisions, served=gateway.revisions, closing=closing
-            )
+            await open_revisions(gateway.stream, gateway.chooser, start.revisions, closing)
         if experiments is not None:
             closing.push_async_callback(experiments.close)
             await experiments.start()

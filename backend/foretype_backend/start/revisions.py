@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import cast
@@ -66,36 +66,39 @@ def keep_revisions_apart(main: Engine, revisions: Mapping[str, RevisionParts]) -
         one.pool.narrow(name.__eq__, awaited=False, counts=None if own else pool.revisions)
 
 
-async def open_revisions(
-    stream: StreamDoor,
+def choose_revisions(
     main: Engine,
     revisions: Mapping[str, RevisionParts],
-    *,
     served: Mapping[str, ServedRevision],
-    closing: AsyncExitStack,
-) -> None:
-    """Start the pools. Nobody is waited for: a revision is told of when the first of its replicas has passed the canary.
+    *,
+    tell: Callable[[], None],
+) -> ServedRevisions:
+    """What says which of them answers a client.
 
     Args:
-        stream: asks from now on which revision answers a client.
-        served: by name.
+        main: the pool of what `[model]` describes.
+        served: the others, by name.
+        tell: tells every client what is told to it now.
     """
-    if not revisions:
-        return
 
     def profile_of(name: str) -> Profile:
         with of_revision(name):
             return make_profile(revisions[name].config, revisions[name].parts)
 
-    chooser = ServedRevisions(
+    return ServedRevisions(
         cast("ReplicaPool", main),
         {name: one.pool for name, one in revisions.items()},
         served=served,
         profile_of=profile_of,
-        tell=stream.tell_all,
+        tell=tell,
         free=next((one.config.pool.free_revision for one in revisions.values()), None),
     )
-    stream.revisions = chooser
+
+
+async def open_revisions(
+    stream: StreamDoor, chooser: ServedRevisions, revisions: Mapping[str, RevisionParts], closing: AsyncExitStack
+) -> None:
+    """Start the pools. Nobody is waited for: a revision is told of when the first of its replicas has passed the canary."""
     closing.push_async_callback(chooser.close)
     for one in revisions.values():
         await check_server(one.config, one.parts, layout=layout_of(one.config, one.parts))

@@ -115,12 +115,12 @@ class Members:
     Args:
         came: a replica came into service, with an empty cache as far as we know.
         went: it is out of service.
+        looked: its figures were read.
+        refused: it was announced and does not pass its first check; it is not kept.
         clock: seconds.
 
     Attributes:
         canary: who comes has to pass it; None before it is known what a replica should say.
-        looked: told of a replica whose figures were read.
-        refused: told of a replica that was announced and does not pass its first check; it is not kept.
     """
 
     def __init__(
@@ -131,6 +131,8 @@ class Members:
         check_timeout_s: float,
         came: Callable[[str], None],
         went: Callable[[str], None],
+        looked: Callable[[Member], None],
+        refused: Callable[[str, RefusalReason, str], None],
         clock: Callable[[], float],
     ) -> None:
         self._members = {one.name: Member(one, HealthMonitor(options, clock())) for one in replicas}
@@ -138,6 +140,8 @@ class Members:
         self._check_timeout_s = check_timeout_s
         self._came = came
         self._went = went
+        self._looked = looked
+        self._refused = refused
         self._clock = clock
         self._identities: dict[str, ReplicaIdentity] = {}  # by revision
         self._made_for: ReplicaIdentity | None = None
@@ -145,8 +149,6 @@ class Members:
         self._leaving: set[asyncio.Task[None]] = set()
         self._outages = 0
         self.canary: Canary | None = None
-        self.refused: Callable[[str, RefusalReason, str], None] | None = None
-        self.looked: Callable[[Member], None] = lambda _: None
 
     def __getitem__(self, name: str) -> Member:
         return self._members[name]
@@ -272,7 +274,7 @@ class Members:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._check_timeout_s):
                 await member.engine.scrape()
-                self.looked(member)
+                self._looked(member)
 
     def kv_use(self) -> dict[str, float]:
         """By replica in service, of those that say."""
@@ -344,12 +346,12 @@ class Members:
         if reason:
             if member.health.failed(reason, now):
                 self._goes(member)
-            if not member.came and member.announced is not None and self.refused is not None:
-                self.refused(name, why, reason)
+            if not member.came and member.announced is not None:
+                self._refused(name, why, reason)
             return
         if member.health.passed(now) or member.process != member.engine.process:
             self._comes(member)
-        self.looked(member)
+        self._looked(member)
 
     def _unlike(self, member: Member) -> str:
         """How a replica differs from those of its revision, or from what the pool's prompts are made for; empty where it does not."""

@@ -69,7 +69,6 @@ class Roster:
         self._asking: asyncio.Task[None] | None = None
         self._told_failure = self._told_rollout = ""
         self._told_refused = set[tuple[str, RefusalReason]]()
-        members.refused = self._refused
 
     def made_for(self, block_tokens: int) -> None:
         """Prompts are made for caches of such blocks: who has others is not asked."""
@@ -169,7 +168,7 @@ class Roster:
                 self._members.remove(name)
         self._changed()
 
-    def _refused(self, name: str, why: RefusalReason, reason: str) -> None:
+    def refused(self, name: str, why: RefusalReason, reason: str) -> None:
         """A replica that was to join did not pass its check."""
         self._members.remove(name)
         self.membership.refuse(name, why, reason, self._clock())
