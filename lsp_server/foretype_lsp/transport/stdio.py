@@ -81,11 +81,27 @@ def _read(fd: int) -> bytes:
 
 async def watch_process(pid: int, on_gone: Callable[[], None]) -> None:
     """Call `on_gone` when a process is no longer there."""
-    while True:  # the system tells nobody but the parent about an end, so there is nothing to wait for
-        await asyncio.sleep(PARENT_POLL_S)
-        if not process_alive(pid):
-            on_gone()
-            return
+    ended = _process_descriptor(pid)
+    if ended is None:
+        while process_alive(pid):  # noqa: ASYNC110 - such a system tells nobody but the parent
+            await asyncio.sleep(PARENT_POLL_S)
+    else:
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(ended, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(ended)
+            os.close(ended)
+    on_gone()
+
+
+def _process_descriptor(pid: int) -> int | None:
+    """Readable once the process has ended, so that nothing wakes up before (Linux since 5.3); None where there is none to be had."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
 
 
 def process_alive(pid: int) -> bool:
