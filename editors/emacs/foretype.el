@@ -29,7 +29,7 @@
   :type '(repeat string))
 
 (defcustom foretype-modes
-  '(python-mode js-mode typescript-mode go-mode rust-mode java-mode c-mode c++-mode csharp-mode ruby-mode php-mode sh-mode)
+  '(python-mode js-mode typescript-mode go-mode rust-mode java-mode c-mode c++-mode csharp-mode ruby-mode php-mode sh-mode lua-mode)
   "Major modes with suggestions."
   :type '(repeat symbol))
 

@@ -43,6 +43,7 @@ _COMMON = {
     "ruby": ("old.call({x})\n", ""),
     "php": ("$old->call({x});\n", "<?php\n"),
     "shellscript": ("old --call {x}\n", ""),
+    "lua": ("old.call({x})\n", ""),
 }
 
 

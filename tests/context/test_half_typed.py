@@ -58,6 +58,10 @@ STATES = [
     ("php", "<?php\n$a = \"x{$b->", CODE, "a hole of a string"),
     ("php", "<p>it's</p>\n<?php f(", CODE, "code behind a page with an apostrophe"),
     ("php", "<?php // it's ?>\n<?php f(", CODE, "code behind a comment that its page ended"),
+    ("lua", "--[==[ it's\n]] ", COMMENT, "a long comment that fewer signs do not end"),
+    ("lua", "--[[ it's ]] f(", CODE, "code behind a comment that has ended on its line"),
+    ("lua", "x = [[it's\n", STRING, "a long string over lines"),
+    ("lua", "x = t[a[1]] .. '", STRING, "a string behind two closing brackets"),
     ("markdown", "it's (", CODE, "prose has no strings"),
     ("html", "<p>it's <a href='", STRING, "an attribute, behind an apostrophe of the text"),
 ]  # fmt: skip
@@ -75,6 +79,7 @@ KINDS = [
     ("python", "if x:|", BLOCK, "a statement's colon opens a block"),
     ("shellscript", "sudo|", LINE, "a word that ends in `do` is none"),
     ("shellscript", "for x in y; do|", BLOCK, "`do` opens a block"),
+    ("lua", "if x then|", BLOCK, "`then` opens a block"),
     ("go", "func f() {|", BLOCK, "a brace opens a block"),
     ("go", 'x := "{|', LINE, "a brace in an open string opens nothing"),
     ("javascript", "out.on('end', () => {|", BLOCK, "a brace in an open call opens a block"),

@@ -102,7 +102,12 @@ SOURCES = {
         ["return"],
     ),
     "shellscript": ("source x.sh\n# Runs it.\nrun() {\n  local a=1\n  echo $a\n}\n", ["# Runs it.", "run()"], ["local", "echo", "source"]),
-    "lua": ("local x = require('y')\nlocal function first(a)\n  local inner = 1\nend\nfunction M.second(a, b)\nend\n", ["local function first(a)", "function M.second(a, b)"], ["inner"]),
+    "lua": (
+        "local x = require('y')\n-- Finds it.\nlocal function first(a)\n  local inner = 1\nend\nfunction M.second(a, b)\n  return a\nend\nfunction M:third()\nend\n",
+        ["-- Finds it.", "local function first(a)", "function M.second(a, b)", "function M:third()"],
+        ["inner", "return"],
+    ),
+    "perl": ("use Some;\nsub first {\n  my $inner = 1;\n}\nsub second {\n}\n", ["sub first {", "sub second {"], ["inner"]),
 }  # fmt: skip
 
 

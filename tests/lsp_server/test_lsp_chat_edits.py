@@ -53,6 +53,8 @@ def test_a_blank_line_belongs_to_what_it_is_indented_under():
         ("rust", "fn f(x: i32) {\n}\n", "/// Does.\nfn f(x: i32) {\n}\n"),
         ("go", "func f(x int) {\n}\n", "// Does.\nfunc f(x int) {\n}\n"),
         ("ruby", "def f(x)\nend\n", "# Does.\ndef f(x)\nend\n"),
+        ("lua", "local function f(x)\nend\n", "-- Does.\nlocal function f(x)\nend\n"),
+        ("typescriptreact", "function F() {\n}\n", "/**\n * Does.\n */\nfunction F() {\n}\n"),
         ("shellscript", "f() {\n  echo\n}\n", "# Does.\nf() {\n  echo\n}\n"),
         ("c", "int f(int x) {\n}\n", "/**\n * Does.\n */\nint f(int x) {\n}\n"),
         ("cobol", "function f(x)\n  y\n", "# Does.\nfunction f(x)\n  y\n"),
@@ -152,6 +154,7 @@ def test_whatever_a_model_writes_other_languages_get_comments_alone(answer):
         ("javascript", "function f(x) {\n\tconst y = x;\n}\n", "function f(x) {\n\tconst y = x;\n\tBODY\n}\n"),
         ("go", "\tfunc f(x int) {\n\t}\n", "\tfunc f(x int) {\n\t\tBODY\n\t}\n"),
         ("ruby", "def f(x)\nend\n", "def f(x)\n    BODY\nend\n"),
+        ("lua", "local function f(x)\nend\n", "local function f(x)\n    BODY\nend\n"),
     ],
 )
 def test_a_body_goes_behind_what_is_there_and_in_the_place_of_a_placeholder(language, text, after):

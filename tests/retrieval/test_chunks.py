@@ -26,6 +26,10 @@ SOURCES = {
     "ruby": ("class Shape\n  def edge\n    1\n  end\nend\n", "Shape edge"),
     "php": ("<?php class Shape { function edge() { return 1; } } function area() {}\n", "Shape edge area"),
     "shellscript": ("edge() { echo 1; }\n", "edge"),
+    "lua": (
+        "function Shape:edge(x)\n  return 1\nend\nlocal function area() end\nM.round = function(x) return x end\n",
+        "edge area",
+    ),
 }
 
 

@@ -228,6 +228,20 @@ _ALL: Final = (
         line_comment="#",
         signature_ends_with="",
     ),
+    LanguageSpec(
+        id="lua",
+        suffixes=(".lua", ".rockspec"),
+        wheel="tree_sitter_lua",
+        comments=_set("comment"),
+        strings=_set("string"),
+        scopes=_set("function_declaration function_definition"),
+        blocks=_set("block"),
+        definitions="(function_declaration name: (_) @name body: (_) @body) @definition",
+        opens_block=("then", "do", "else", "repeat"),
+        closes_block=("end", "}"),
+        line_comment="--",
+        signature_ends_with="",
+    ),
 )
 
 LANGUAGES: Final = MappingProxyType({spec.id: spec for spec in _ALL})

@@ -295,6 +295,16 @@ _SHELL: Final = Lexis(signs="#\"'`$<\\s;",
     arms=(r"(?<=ca)(?<![\w$./-]ca)se(?=\s[^\n]*\sin\b)", r"(?<=e)(?<![\w$./-]e)sac(?![\w./-])", r";;&?|;&"),
 )  # fmt: skip
 
+_LUA: Final = Lexis(
+    signs="-\"'[",
+    quoted=(
+        Quoted(opens=r"--\[(?P<e>=*)\[", closes="]{e}]", within=Within.COMMENT, escapes=""),
+        _line_comment("--"),
+        Quoted(opens=r"\[(?P<e>=*)\[", closes="]{e}]", escapes=""),
+        Quoted(opens=r"(?P<q>[\"'])", closes="{q}", escapes=r"\\z\s*|\\(?:\r\n|.)", lined=True),
+    ),
+)
+
 _CSS: Final = Lexis(
     signs="/\"'", quoted=(_comment(r"/\*", "*/"), Quoted(opens=r"(?P<q>[\"'])", closes="{q}", lined=True))
 )
@@ -324,6 +334,7 @@ LEXES: Final = MappingProxyType(
         "ruby": _RUBY,
         "php": _PHP,
         "shellscript": _SHELL,
+        "lua": _LUA,
         "json": Lexis(signs='"', quoted=(_DOUBLE,)),
         "jsonc": Lexis(signs='/"', quoted=(*_SLASHES, _DOUBLE)),
         "css": _CSS,

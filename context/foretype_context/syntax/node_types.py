@@ -44,19 +44,20 @@ NEVER: Final = _words(
     "parameter_list formal_parameters compound_statement call call_expression expression_list"
 )
 
+_INNER: Final = ("declarator", "name", "field", "method")
 _NAME_DEPTH: Final = 8
 _NAME_CHARS: Final = 120
 
 
 def defined_name(node: Node, source: bytes) -> str:
-    """The name that a definition gives, or empty: C hides it under declarators, Rust's `impl` names a type."""
+    """The name that a definition gives, or empty: C hides it under declarators, Rust's `impl` names a type, Lua's stands behind its table's."""
     found = node.child_by_field_name("name")
     if found is None:
         found = node.child_by_field_name("type") if node.type == "impl_item" else node.child_by_field_name("declarator")
     for _ in range(_NAME_DEPTH):
         if found is None or found.named_child_count == 0:
             break
-        inner = found.child_by_field_name("declarator") or found.child_by_field_name("name")
+        inner = next(filter(None, map(found.child_by_field_name, _INNER)), None)
         found = inner or found.named_children[0]
     name = node_text(found, source)
     return name if len(name) <= _NAME_CHARS and "\n" not in name else ""

@@ -44,7 +44,7 @@ _DOCUMENTATION_CHARS: Final = 100
 _COMMENT_LINES: Final = 20
 
 
-_DOC_MARKS: Final = re.compile(r"^(?:///?!?|/\*+!?|\*+/?|#+!?|--)\s?|\s*\*+/$")
+_DOC_MARKS: Final = re.compile(r"^(?:///?!?|/\*+!?|\*+/?|#+!?|--+(?:\[=*\[)?)\s?|\s*(?:\*+/|\]=*\])$")
 _PYTHON_DOC: Final = re.compile(r"^[rRuUbB]{0,2}(\"\"\"|'''|\"|')\s*(.*?)\s*(\1.*)?$", re.DOTALL)
 
 
@@ -75,7 +75,7 @@ class OutlinePiece:
         return not self.name.startswith("_") or (self.name.startswith("__") and self.name.endswith("__"))
 
     def lines(self, *, documented: bool = True, private: bool = True) -> Iterator[str]:
-        comment = self.documentation.lstrip().startswith(("//", "#"))
+        comment = not self.documentation.lstrip().startswith('"')
         if documented and comment:
             yield self.documentation
         yield self.head
@@ -156,6 +156,7 @@ class _Walk:
         self._data = data
         self._python = spec.id == "python"
         self._ends_with = spec.signature_ends_with
+        self._mark = spec.line_comment
         self._left = _MAX_VISITED
 
     def parts(self, root: Node) -> list[OutlinePiece]:
@@ -331,7 +332,7 @@ class _Walk:
         words = next((line for raw in shown.split("\n") if (line := _DOC_MARKS.sub("", raw.strip()).strip())), "")
         if not words or len(words) > _DOCUMENTATION_CHARS or indent.strip():
             return ""
-        mark = "#" if shown.startswith("#") else "//"
+        mark = "#" if shown.startswith("#") else self._mark
         return f"{indent}{mark} {words}"
 
     def _from(self, node: Node) -> int:

@@ -16,8 +16,8 @@ from foretype_lsp.errors import ImpossibleError
 
 _FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)[ \t]*$", re.DOTALL | re.MULTILINE)
 _QUOTED: Final = re.compile(r'[rRuU]?("""|\'\'\')(.*?)\1', re.DOTALL)
-_MARK: Final = re.compile(r"^\s*(?:/\*\*?|\*/|\*(?!\*)|///?!?|#+)\s?")
-_BLOCK_STYLE: Final = frozenset({"javascript", "typescript", "tsx", "java", "php", "c", "cpp"})
+_MARK: Final = re.compile(r"^\s*(?:/\*\*?|\*/|\*(?!\*)|///?!?|#+|--+)\s?")
+_BLOCK_STYLE: Final = frozenset({"javascript", "typescript", "typescriptreact", "java", "php", "c", "cpp"})
 _LINE_MARKS: Final = {"rust": "///", "csharp": "///"}
 _UNPRINTED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 """Some of them end a line in one language or another, and with it a comment."""

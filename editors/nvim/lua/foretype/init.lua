@@ -11,7 +11,7 @@ M.defaults = {
   --- Command that starts the language server.
   cmd = { 'foretype', 'lsp' },
   filetypes = {
-    'python', 'javascript', 'typescript', 'typescriptreact', 'go', 'rust', 'java', 'c', 'cpp', 'cs', 'ruby', 'php', 'sh',
+    'python', 'javascript', 'typescript', 'typescriptreact', 'go', 'rust', 'java', 'c', 'cpp', 'cs', 'ruby', 'php', 'sh', 'lua',
   },
   root_markers = { '.git' },
   --- Initialization options of the server: enable, debounceMs, multiLine, excludedGlobs, gatewayUrl, nextEdit ...
