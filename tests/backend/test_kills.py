@@ -17,8 +17,9 @@ import pytest
 from backend.identity_world import NOW_MS, identity_of, leased_gateway, minted, record, salts
 from backend.loads import Load, done, load, loaded
 from backend.redis_server import redis_server
+from backend.scrape import total
 from backend.test_gateway_process import serving
-from backend.test_workers import BODY, children, fresh, total
+from backend.test_workers import BODY, children, fresh
 from backend.tiny_gguf import write_tiny_gguf
 from backend.world import gateway, until
 from foretype_backend.identity.accounts import Accounts

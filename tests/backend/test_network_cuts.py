@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 from backend.loads import done, loaded
 from backend.replica import Replica
-from backend.test_workers import total
+from backend.scrape import total
 from backend.wires import Wire, wire
 from backend.world import TOKENIZER, World, gateway, until
 from foretype_backend.config.settings import LimitsConfig

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.scrape import total
 from backend.test_frames import HANDSHAKE, Wire, configured, masked
-from backend.test_workers import total
 from backend.world import World, complete, gateway, scripted, until
 from foretype_backend.admission.limits import Budget, Reservation
 from foretype_backend.config.settings import LimitsConfig

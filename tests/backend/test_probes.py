@@ -12,8 +12,9 @@ import httpx
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.running_replicas import replicas
+from backend.scrape import total
 from backend.test_gateway_process import refused, serving
-from backend.test_workers import BODY, children, fresh, scraped, total
+from backend.test_workers import BODY, children, fresh, scraped
 from backend.world import TOKEN, TOKENIZER, gateway, scripted, until
 from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.settings import OidcConfig

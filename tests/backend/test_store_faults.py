@@ -17,7 +17,7 @@ import redis
 from backend.identity_world import NOW_MS, identity_of, leased_gateway, minted, record, salts
 from backend.loads import done, loaded
 from backend.redis_server import redis_server
-from backend.test_workers import total
+from backend.scrape import total
 from backend.world import closing, gateway, until
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant

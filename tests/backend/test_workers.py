@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from backend.replica import Replica
+from backend.scrape import samples, total
 from backend.test_chat import pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import SERVE, serving
@@ -41,20 +42,6 @@ from prometheus_client.parser import text_string_to_metric_families
 pytestmark = pytest.mark.slow  # whole processes
 
 BODY = {"prompt": "x = ", "max_tokens": 4}
-
-
-def samples(text: bytes | str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    text = text.decode() if isinstance(text, bytes) else text
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def total(text: bytes | str, name: str, **labels: str) -> float:
-    """Over all samples of the name that have these labels."""
-    return sum(value for (one, of), value in samples(text).items() if one == name and of >= labels.items())
 
 
 class Process:

@@ -21,9 +21,9 @@ import pytest
 from backend.identity_world import record
 from backend.postgres_server import Postgres, postgres
 from backend.redis_server import RedisServer, redis_server
+from backend.scrape import total
 from backend.telemetry_world import opportunity
 from backend.test_stream_with_client import typing_session
-from backend.test_workers import total
 from backend.world import TOKENIZER, TOKENIZER_PATH
 from e2e.lsp_support import GatewayProcess
 from e2e.way import Way

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.loads import Load, load
-from backend.test_workers import total
+from backend.scrape import total
 from backend.world import TOKENIZER, World, complete, gateway, segments, until
 from foretype_backend.admission.limits import Budget
 from foretype_backend.config.fleet import FastConfig
