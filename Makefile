@@ -109,7 +109,7 @@ bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 soak: $(VENV)/.installed-dev ## Fifty kills of each kind, twenty of each in a fleet, five of vLLM, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
 	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/backend/test_killed_feedback.py
 	@FORETYPE_SOAK_EVENTS=1000000 $(BIN)/pytest -q tests/backend/test_admission.py
-	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
+	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_REQUESTS=200000 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
 	@FORETYPE_SOAK_ROUNDS=20 $(BIN)/pytest -q -s -p no:randomly tests/fleet/test_gateways.py
 	@test -x .venv-vllm/bin/python || { echo "vLLM was not killed: make vllm-env, then make soak again"; exit 1; }
 	@FORETYPE_SOAK_SEED=$$(date +%s) .venv-vllm/bin/python -m pytest -q -s -p no:unraisableexception $(or $(FILES),tests/vllm) -m "vllm and soak"

@@ -18,9 +18,9 @@ import httpx
 import pytest
 from backend.identity_world import NOW_MS, Clock, identity_of, minted, record, salts
 from backend.loads import done, loaded
+from backend.scrape import total
 from backend.test_chat import ASK, pool_of
 from backend.test_gateway_process import SERVE
-from backend.test_workers import total
 from backend.world import gateway, scripted, until
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -36,7 +36,7 @@ from websockets.exceptions import ConnectionClosed
 
 BODY = {"prompt": "x = ", "max_tokens": 8}
 DAY_MS = 86_400_000
-SOAKED = int(os.environ.get("FORETYPE_SOAK_REQUESTS", "200000"))
+SOAKED = int(os.environ.get("FORETYPE_SOAK_REQUESTS", "40000"))
 """About 2,900 a second on one core."""
 SOAK_S = float(os.environ.get("FORETYPE_SOAK_S", "0"))
 
