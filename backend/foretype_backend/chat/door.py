@@ -146,18 +146,14 @@ class ChatDoor:
             body = await read_body(request, ChatRequest, max_bytes=self._max_body_bytes)
             if (unknown := unknown_model(body.model, chat_models(self._pool))) is not None:
                 return unknown
+            _check(body)
+            if (shed := self._shed(self._pool, principal_of(request.scope).tier)) is not None:
+                return shed
             job = await self._job(self._pool, body, request, received)
         except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, error_body)
-        tier = job.principal.tier
-        if self._pool.pace is not None and self._pool.pace.sheds(tier, asyncio.get_running_loop().time()):
-            self._pool.chat.metrics.decided(RequestClass.CHAT, Decision.CLASS_SHED)
-            told = f"answers of the {tier} tier are slower than promised; try again shortly"
-            response = JSONResponse(error_body(told, "overloaded", None), status_code=503)
-            response.headers["Retry-After"] = "2"
-            return response
         system = "\n".join(message.text for message in body.messages if message.role in ("system", "developer"))
         template = self.templates.asked(template_name(request.headers.get("x-foretype-template")), system)
         model = _model_of(self._pool, job) or body.model or ""
@@ -165,8 +161,18 @@ class ChatDoor:
             return self._stream(self._pool, body, job, template, model)
         return await self._whole(self._pool, request, job, template, model)
 
+    def _shed(self, pool: QualityPool, tier: Tier) -> Response | None:
+        """The refusal of a tier whose answers are slower than promised; before anything of its budget is claimed."""
+        if pool.pace is None or not pool.pace.sheds(tier, asyncio.get_running_loop().time()):
+            return None
+        pool.chat.metrics.decided(RequestClass.CHAT, Decision.CLASS_SHED)
+        pool.chat.metrics.refused(RequestClass.CHAT, Reason.OVERLOADED)
+        told = f"answers of the {tier} tier are slower than promised; try again shortly"
+        response = JSONResponse(error_body(told, "overloaded", None), status_code=503)
+        response.headers["Retry-After"] = "2"
+        return response
+
     async def _job(self, pool: QualityPool, body: ChatRequest, request: Request, received: float) -> AdmittedRequest:
-        _check(body)
         principal = principal_of(request.scope)
         limit = pool.config.context_limit_tokens
         texts = [message.text for message in body.messages]
