@@ -60,7 +60,7 @@ async def test_ids_go_in_and_come_out_with_salt_priority_and_what_the_tiers_need
     sent, headers = replica.bodies[0], replica.headers[0]
     assert (sent["prompt"], sent["cache_salt"], sent["priority"], sent["stream"]) == (PROMPT, "s", 2, True)
     assert sent["kv_transfer_params"] == {"for": "shop", "salt": "s"}
-    assert headers["x-request-id"] == "a"
+    assert headers["x-request-id"].endswith("-a")
     assert engine.identity == ReplicaIdentity("coder", 4096, 16)
     assert engine.capabilities().salt
     assert engine.capabilities().priority
@@ -88,11 +88,26 @@ async def test_an_abort_frees_the_server_by_endpoint_or_by_closing_the_stream(en
                 engine.abort("gone")
         assert finishes[-1] is EngineFinish.ABORTED
         await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
-        assert ("cmpl-gone-0" in replica.aborted) is endpoint
+        assert any(name.endswith("-gone-0") for name in replica.aborted) is endpoint
         assert replica.disconnects == (0 if endpoint else 1)
         assert engine.statistics().running == 0
         engine.abort("never seen")
         await engine.close()
+
+
+async def test_an_abort_ends_no_request_of_another_gateway_that_counts_as_this_one_does() -> None:
+    """A server ends all requests of an id; those of HTTP are counted in each process, from 1."""
+    async with Replica(aborts=True) as replica:
+        first, second = await started(replica), await started(replica)
+        async with closing(first), closing(second):
+            params = GenerationParams(max_tokens=40)
+            ours = first.generate(GenerationRequest("h1", PROMPT, params))
+            theirs = second.generate(GenerationRequest("h1", PROMPT, params))
+            await anext(ours)
+            await anext(theirs)
+            first.abort("h1")
+            assert [one async for one in ours][-1].finish is EngineFinish.ABORTED
+            assert [one async for one in theirs][-1].finish is EngineFinish.LENGTH
 
 
 async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Replica, engine: VllmServerEngine) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
@@ -78,6 +79,8 @@ class VllmServerEngine(OpenAIEngine):
     ) -> None:
         super().__init__(config, shared=shared)
         self._name = name
+        self._ours = secrets.token_hex(4)
+        """Begins the ids of this engine's requests at the server, which ends every request of an id: others count as we do."""
         self._vocabulary_tokens = vocabulary_tokens
         self._transfer_parameters = transfer_parameters
         self._priority = False
@@ -185,8 +188,11 @@ class VllmServerEngine(OpenAIEngine):
         return self._body(list(request.token_ids), max_tokens, fields)
 
     def _address(self, stream: Stream, request: GenerationRequest) -> None:
-        stream.headers["X-Request-Id"] = stream.request_id
+        stream.headers["X-Request-Id"] = self._known_as(stream.request_id)
         self._mark(stream.body, request)
+
+    def _known_as(self, request_id: str) -> str:
+        return f"{self._ours}-{request_id}"
 
     def _mark(self, body: dict[str, Any], request: GenerationRequest) -> None:
         if request.salt or self._shared:
@@ -213,7 +219,7 @@ class VllmServerEngine(OpenAIEngine):
     async def _abort_then_close(self, request_id: str, answer: StreamedResponse, ended: asyncio.Future[None]) -> None:
         try:
             async with asyncio.timeout(_DRAIN_S):
-                if await self._post_abort([self.aborted_as.format(request_id)]):
+                if await self._post_abort([self.aborted_as.format(self._known_as(request_id))]):
                     await asyncio.shield(ended)
         except (TimeoutError, EngineUnavailableError):
             pass
