@@ -1,5 +1,6 @@
 """Chat and whole blocks on a quality pool: our own gateway is its OpenAI-compatible server where one is needed."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -7,17 +8,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from backend.world import TOKENIZER, TOKENIZER_PATH, World, closing, gateway
+from backend.scrape import total
+from backend.world import TOKENIZER, TOKENIZER_PATH, World, closing, complete, gateway
+from foretype_backend.admission.limits import Budget
 from foretype_backend.chat.answer_pace import AnswerPace
 from foretype_backend.chat.door import ChatRequest
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, TemplateHitRates, template_name
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import LimitsConfig, PoolsConfig, QualityConfig
-from foretype_backend.errors import FAULT_TOLD, ConfigError, Fault
-from foretype_backend.identity.directory import Tier
+from foretype_backend.engines.port import Chunk, GenerationRequest
+from foretype_backend.engines.scripted import ScriptedEngine
+from foretype_backend.errors import FAULT_TOLD, ConfigError, EngineUnavailableError, Fault
+from foretype_backend.identity.accounts import Accounts
+from foretype_backend.identity.directory import Principal, Tenant, Tier
+from foretype_backend.serving.block_pool import BlockPool
+from foretype_backend.serving.service import CompletionService
 from foretype_backend.transport.server import running
-from foretype_wire.messages import RequestClass
+from foretype_wire.messages import Delta, Error, ErrorCode, RequestClass
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
@@ -217,6 +225,30 @@ async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one()
             assert len(world.engine.requests) == 2
 
 
+class Breaks(ScriptedEngine):
+    """Answers in part, and is lost."""
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Chunk]:
+        yield Chunk(token_ids=tuple(TOKENIZER.encode("x + 1\ny =")))
+        raise EngineUnavailableError("gone")
+
+
+async def test_a_block_that_was_answered_in_part_is_answered_by_nobody_else() -> None:
+    """A second answer behind the half of the first would be put into the file as one."""
+    async with gateway() as world, world.peer() as peer:
+        engine = Breaks(lambda _: (), context_limit_tokens=2048, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+        limits = LimitsConfig(retry_wait_ms=0)
+        service = CompletionService(engine, TOKENIZER, end_token_ids=frozenset(), limits=limits)
+        world.gateway.stream.block = BlockPool(service, world.gateway.stream.main.renderer, fails_over=True)
+        await peer.send(complete("b", class_=RequestClass.BLOCK))
+        said = [await peer.receive()]
+        while isinstance(said[-1], Delta):
+            said.append(await peer.receive())
+        assert "".join(one.text for one in said if isinstance(one, Delta)) == "x + 1\ny ="
+        assert isinstance(said[-1], Error) and said[-1].code is ErrorCode.ENGINE_UNAVAILABLE
+        assert not world.engine.requests
+
+
 async def test_a_tier_whose_answers_crawl_takes_no_new_ones_until_they_do_not() -> None:
     pace = AnswerPace(paid_s=0.04, free_s=0.06)
 
@@ -242,6 +274,22 @@ async def test_a_tier_whose_answers_crawl_takes_no_new_ones_until_they_do_not() 
             assert answer.status_code == (200 if turn == 0 else 503)
         assert answer.headers["Retry-After"] == "2"
         assert len(upstream.bodies) == 1
+
+
+async def test_an_answer_that_is_refused_for_the_load_holds_nothing_of_its_budget_and_is_counted() -> None:
+    async with chatting() as (world, upstream), world.http() as http:
+        pool = world.gateway.chat._pool
+        pool.chat.accounts = accounts = Accounts(lambda: "2026-01-01")
+        budget, name = Budget(tokens_per_s=1, burst_tokens=50_000), Principal().tenant
+        accounts.quotas.follow({name: Tenant(name=name, budgets={"tenant": budget})}, asyncio.get_running_loop().time())
+        pool.pace._shed, pool.pace._turned = {Tier.PAID}, asyncio.get_running_loop().time() + 1e6
+        for _ in range(20):
+            assert (await http.post("/v1/chat/completions", json=ASK)).status_code == 503
+        pool.pace._shed = set()
+        assert (await http.post("/v1/chat/completions", json=ASK)).status_code == 200
+        assert len(upstream.bodies) == 1
+        metrics = pool.chat.metrics.render()
+        assert total(metrics, "foretype_requests_received_total") == total(metrics, "foretype_requests_total") == 21
 
 
 def test_a_pool_names_what_it_lacks() -> None:

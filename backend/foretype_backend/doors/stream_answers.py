@@ -47,14 +47,19 @@ class LiveRequest:
         session: whose it is.
     """
 
-    __slots__ = ("_service", "key", "session", "stopped")
+    __slots__ = ("_service", "answered", "key", "session", "stopped")
 
     def __init__(self, key: str, session: str) -> None:
         self.key = key
         self.session = session
         self.stopped = False
         """It was cancelled or superseded while no service ran it: before its prompt was encoded, or between two pools."""
+        self.answered = False
+        """The client has text of it."""
         self._service: CompletionService | None = None
+
+    def text_was_sent(self) -> None:
+        self.answered = True
 
     @contextlib.contextmanager
     def run_by(self, service: CompletionService) -> Generator[None]:

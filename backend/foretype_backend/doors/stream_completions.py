@@ -167,15 +167,18 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
     ) -> tuple[GatewayMessage, ...]:
         block, revision = self._block(message.class_), early.revision
         claim = early.claim
+        deadline = self._loop.time() + min(message.deadline_ms, self._door.limits.max_deadline_ms) / 1000
         if block is not None:
-            outcome = await self._run(live, message, segments, received, block.service, block.renderer, claim)
+            outcome = await self._run(live, message, segments, received, deadline, block.service, block.renderer, claim)
             lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
-            if not (lost and block.fails_over):
+            if not (lost and block.fails_over) or live.answered:
                 return answer_of(message.id, outcome)
             claim = self._claim(message, segments, revision)
         with claim:
             service, renderer = revision.service, revision.renderer
-            outcome = await self._run(live, message, segments, received, service, renderer, claim, early.prompt)
+            outcome = await self._run(
+                live, message, segments, received, deadline, service, renderer, claim, early.prompt
+            )
         return answer_of(message.id, outcome)
 
     async def _run(
@@ -184,13 +187,13 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         message: Complete[WireSegment],
         segments: list[Segment],
         received: float,
+        deadline: float,
         service: CompletionService,
         renderer: Renderer,
         claim: Claim,
         prompt: Prompt | None = None,
     ) -> CompletionOutcome | GatewayMessage:
         """Serve in one pool; a message where the request never got so far."""
-        deadline = self._loop.time() + min(message.deadline_ms, self._door.limits.max_deadline_ms) / 1000
         own = self._door.block is None or renderer is not self._door.block.renderer
         if prompt is None:
             encoder = self._texts.encoder() if renderer is self._revision.renderer else None
@@ -223,9 +226,10 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             reservation=claim.take(),
         )
         with live.run_by(service):
-            return await service.run(job, lambda delta: self._deliver(message.id, delta))
+            return await service.run(job, lambda delta: self._deliver(live, message.id, delta))
 
-    def _deliver(self, id: str, delta: TextDelta) -> None:
+    def _deliver(self, live: LiveRequest, id: str, delta: TextDelta) -> None:
+        live.text_was_sent()
         self._send(delta_of(id, delta))
 
 

@@ -183,6 +183,9 @@ class Record:
         engine_done: the engine has said its last, so that closing its stream waits for nothing.
         traceparent: the gateway's own span of it; "" where nothing is traced.
         given: tokens that the answer was begun with for an engine that begins otherwise; they follow the prompt. None where it was not.
+        counted_generated_tokens: by the engine, of this attempt.
+        generated_before: tokens of the attempts before, as the engine counted them, or as they came.
+        came_before: of the attempts before, tokens that came.
     """
 
     job: AdmittedRequest
@@ -209,6 +212,14 @@ class Record:
     engine_done: bool = False
     traceparent: str = ""
     given: tuple[int, ...] | None = None
+    generated_before: int = 0
+    came_before: int = 0
+
+    @property
+    def generated_tokens(self) -> int:
+        """Of all attempts."""
+        came, counted = self.output.generated_tokens - self.came_before, self.counted_generated_tokens
+        return self.generated_before + (came if counted is None else counted)
 
     @property
     def engine_id(self) -> str:
@@ -223,7 +234,14 @@ class Record:
     def stop(self, reason: Reason) -> None:
         """From now on tokens are tokens after a cancel."""
         self.stop_reason = reason
-        self.generated_at_stop = self.output.generated_tokens
+        self.generated_at_stop = self.generated_tokens
+
+    def attempt(self) -> None:
+        """The engine is asked, perhaps once more."""
+        self.generated_before, self.came_before = self.generated_tokens, self.output.generated_tokens
+        self.counted_generated_tokens = None
+        self.attempts += 1
+        self.engine_done = False
 
     def stray(self) -> None:
         """Its answer began otherwise than the prompt demands, and is told from its beginning."""
@@ -252,15 +270,14 @@ class Record:
             self.prefill_ms = chunk.prefill_ms
 
     def usage(self) -> Usage:
-        counted = self.counted_generated_tokens
-        generated = self.output.generated_tokens if counted is None else counted
+        generated = self.generated_tokens
         prompt_tokens = self.counted_prompt_tokens or len(self.job.prompt.ids)
         return Usage(
             prompt_tokens=prompt_tokens if self.first_chunk is not None else 0,
             cached_tokens=self.cached_tokens,
             cached_source=self.cached_source,
             generated_tokens=generated,
-            tokens_after_cancel=generated - self.generated_at_stop if self.stop_reason is not None else 0,
+            tokens_after_cancel=max(0, generated - self.generated_at_stop) if self.stop_reason is not None else 0,
         )
 
     def ended(

@@ -39,7 +39,7 @@ class Generation:
     """Runs requests on one engine.
 
     Args:
-        limits: may be changed while requests run.
+        limits: those of now.
         salts: isolate the prefix caches of tenants; None where there is one tenant.
         began: called once for every request, with its first chunk noted.
         retried: called when a request is sent again because the engine was lost.
@@ -52,14 +52,14 @@ class Generation:
         engine: Engine,
         *,
         end_token_ids: frozenset[int],
-        limits: LimitsConfig,
+        limits: Callable[[], LimitsConfig],
         salts: SaltBook | None,
         began: Callable[[Record], None],
         retried: Callable[[], None],
         tokenizer: Tokenizer,
         clock: Callable[[], float],
     ) -> None:
-        self.limits = limits
+        self._limits = limits
         self._engine = engine
         self._end_token_ids = end_token_ids
         self._salts = salts
@@ -76,7 +76,7 @@ class Generation:
         to its beginning, and began otherwise, gets the answer begun: it would fit nowhere. Raises what the engine raises.
         """
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self.limits.retry_wait_ms / 1000
+        give_up_at = loop.time() + self._limits().retry_wait_ms / 1000
         restarts_before = self._engine.restarts
         strayed = False
         while True:
@@ -111,8 +111,7 @@ class Generation:
         self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
     ) -> CompletionOutcome:
         job = record.job
-        record.attempts += 1
-        record.engine_done = False
+        record.attempt()
         salt, origin = self._whose(job)
         if job.prefill_only:
             await self._engine.warm(job.prompt.ids, salt=salt, origin=origin)
@@ -155,7 +154,7 @@ class Generation:
 
     async def _one_of(self, record: Record, allowed: tuple[int, ...], given: Sequence[int]) -> int | None:
         """The token that follows, of these; None where the engine takes another one."""
-        record.attempts += 1
+        record.attempt()
         salt, origin = self._whose(record.job)
         params = GenerationParams(max_tokens=1, temperature=record.job.temperature, first_of=allowed)
         stream = self._engine.generate(self._request(record, params, salt, origin, given))
@@ -254,7 +253,7 @@ class Generation:
         if record.engine_done and isinstance(stream, AsyncGenerator):
             await stream.aclose()
             return
-        grace_s = self.limits.abort_grace_ms / 1000
+        grace_s = self._limits().abort_grace_ms / 1000
         try:
             async with asyncio.timeout(grace_s):
                 if isinstance(stream, AsyncGenerator):
@@ -262,7 +261,7 @@ class Generation:
                 else:
                     self._engine.abort(record.engine_id)
         except TimeoutError:
-            _log.error("the engine did not release a request within %.0f ms", self.limits.abort_grace_ms)
+            _log.error("the engine did not release a request within %.0f ms", self._limits().abort_grace_ms)
         except EngineUnavailableError:
             _log.warning("the engine was lost while a request was being closed")
 

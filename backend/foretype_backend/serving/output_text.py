@@ -37,7 +37,7 @@ def _finite(logprob: float) -> float:
 
 
 class OutputText:
-    """The text of one completion. Feed chunks; :attr:`stopped` says that a stop rule ended it.
+    """The text of one completion. Feed chunks; :attr:`stopped` says that a stop rule ended it. What came of a chunk is delivered before the next one.
 
     Token ids go through one by one, so that a stop in the middle of a chunk of eight tokens cuts exactly there.
 
@@ -59,6 +59,7 @@ class OutputText:
         self._scanner = StopScanner(stop)
         self._stop = stop
         self._skip = 0
+        self._delivered = 0  # of the beginning that the prompt left out, before the last chunk
         self._pending_logprob = 0.0
         self._pending_tokens = 0
         self._imposed = len(stop.repeats)
@@ -83,10 +84,10 @@ class OutputText:
         return self._scanner.begun
 
     def again(self) -> OutputText:
-        """The same from its beginning. What of that was delivered is not delivered twice."""
+        """The same from its beginning, of which the last chunk was not delivered. What was is not delivered twice."""
         other = OutputText(self._tokenizer, self._stop, first_line_tokens=self._first_line_tokens, shown=self._shown)
         other.generated_tokens = self.generated_tokens
-        other._skip = 0 if "\n" in self._stop.repeats else len(self._scanner.repeated)
+        other._skip = 0 if "\n" in self._stop.repeats else self._delivered
         return other
 
     def given(self, text: str) -> TextDelta | None:
@@ -112,6 +113,7 @@ class OutputText:
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailableError when its ids are not of this tokenizer."""
+        self._delivered = len(self._scanner.repeated)
         if chunk.text is not None and not chunk.token_ids:
             return self._feed_text(chunk.text, chunk.logprobs)
         ready: list[str] = []
