@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backend.scrape import total
 from backend.telemetry_world import Clock, accept, display, files_with, opportunity, sample, sink_in
 from backend.world import closing, gateway
 from foretype_backend.errors import StoreError
 from foretype_backend.start.cli import serve
+from foretype_backend.telemetry import upkeep
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.privacy import Privacy
@@ -71,6 +73,70 @@ async def test_a_store_that_takes_nothing_costs_a_completion_nothing_and_acknowl
         clock.now_s += 31
         await peer.send(Feedback(batch="b1", events=[opportunity(1)]))
         assert await peer.receive() == Ack(batch="b1")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_store_is_opened_for_the_others_too_where_the_first_one_leaves(
+    tmp_path: Path, monkeypatch: Any, fails: bool
+) -> None:
+    entered, goes_on, real = asyncio.Event(), asyncio.Event(), upkeep.unsummed
+
+    async def slow(store: Store) -> Any:
+        entered.set()
+        await goes_on.wait()
+        if fails:
+            raise StoreError("a lock was not to be had")
+        return await real(store)
+
+    monkeypatch.setattr(upkeep, "unsummed", slow)
+    clock = Clock()
+    async with sink(tmp_path, clock=clock) as telemetry:
+        first = asyncio.create_task(telemetry(SENDER, "b1", []))
+        await entered.wait()
+        second = asyncio.create_task(telemetry(SENDER, "b2", []))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        goes_on.set()
+        if fails:
+            with pytest.raises(StoreError, match="a lock"):
+                await second
+            monkeypatch.setattr(upkeep, "unsummed", real)
+            clock.now_s += 31
+        else:
+            await second
+        async with asyncio.timeout(60):
+            await telemetry(SENDER, "b3", [opportunity(1)])
+        assert await (await telemetry.open()).count() == 1
+
+
+async def test_what_no_client_can_have_measured_spoils_no_figure_and_is_answered(tmp_path: Path) -> None:
+    async with sink(tmp_path) as telemetry:
+        for feedback in (None, telemetry):
+            async with gateway(feedback=feedback) as world, world.peer(json=True) as peer:
+                for number, said in enumerate(("2", "-5000", "1" + "0" * 400, "true")):
+                    event = f'{{"event":"result","session":"s1","seq":{number},"t_ms":1,"at_ms":1,"id":"r","last_ms":1,"stages_ms":{{"network":{said}}}}}'
+                    await peer.send(f'{{"type":"feedback","batch":"b{number}","events":[{event}]}}')
+                    answer = await peer.receive()
+                    if isinstance(answer, Error):  # the event is named; the batch is answered all the same
+                        answer = await peer.receive()
+                    assert isinstance(answer, Ack)
+                metrics = world.service.metrics.render()
+                assert total(metrics, "foretype_stage_seconds_count", stage="network") == 1
+                assert total(metrics, "foretype_stage_seconds_sum", stage="network") == 0.002
+
+
+async def test_an_event_that_was_refused_is_in_no_figure(tmp_path: Path) -> None:
+    async with sink(tmp_path) as telemetry, gateway(feedback=telemetry) as world, world.peer() as peer:
+        told = list[object]()
+        world.gateway.stream.feedback.told.add(lambda _sender, events: told.extend(events))
+        right, wrong = display(1, "a", 900.0), display(2, "b", 900.0, lines=-1)
+        await peer.send(Feedback(batch="b1", events=[wrong, right]))
+        assert (await peer.error()).field == "events[0].lines"
+        assert await peer.receive() == Ack(batch="b1", refused=1)
+        metrics = world.service.metrics.render()
+        assert total(metrics, "foretype_suggestions_total") == total(metrics, "foretype_feedback_events_total") == 1
+        assert told == [right]
 
 
 async def test_too_much_at_once_is_refused_and_what_was_taken_is_whole(tmp_path: Path) -> None:

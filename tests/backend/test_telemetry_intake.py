@@ -120,7 +120,8 @@ def test_editor_model_and_whether_it_parses_have_their_places_and_older_clients_
 def test_a_wrong_event_is_refused_by_field_and_takes_no_other_with_it(bad: dict[str, Any], field: str) -> None:
     received = read_all(display(5, "i5", 1), bad, display(6, "i6", 1))
     assert len(received.rows) == 2
-    ((where, message),) = received.refused
+    ((index, where, message),) = received.refused
+    assert index == 1
     assert where == field and message
 
 
@@ -133,6 +134,19 @@ def test_times_that_cannot_be_become_the_time_of_receipt_and_say_so() -> None:
     )
     got = [(row(received, index)["clock"], row(received, index)["day"]) for index in range(4)]
     assert got == [("future", "2026-09-22"), ("past", "2026-09-22"), ("", "2026-09-20"), ("", "2026-09-22")]
+
+
+@pytest.mark.parametrize(
+    ("age_days", "kept_days", "clock"), [(6, 7, ""), (7, 7, "past"), (0, 0, ""), (1, 1, "past"), (30, 400, "")]
+)
+def test_an_event_older_than_events_are_kept_counts_as_of_the_day_it_came(
+    age_days: int, kept_days: int, clock: str
+) -> None:
+    """The sums of its own day are made of events that have gone."""
+    received = read(
+        SENDER, [opportunity(1, t_ms=NOON_MS - age_days * DAY_MS)], received_ms=NOON_MS, kept_days=kept_days
+    )
+    assert (row(received)["clock"], row(received)["day"] == "2026-09-22") == (clock, clock != "" or age_days == 0)
 
 
 def test_unknown_fields_are_kept_as_numbers_and_never_as_text() -> None:

@@ -182,6 +182,32 @@ async def test_sums_follow_late_events_and_are_split_by_what_they_are_asked_for(
         await figures(store, by=("colour",))
 
 
+async def test_sums_of_days_whose_events_have_gone_stay_whatever_comes_late(store: Store) -> None:
+    async def keys() -> int:
+        return sum(one.counts["keys"] for one in await figures(store))
+
+    today, day = date(2026, 9, 22), NOON_MS - 6 * DAY_MS
+    typed = [event("typing", seq, keys=100, deletions=0) | {"t_ms": day} for seq in range(6)]
+    await store.set_consent(Consent("default", events_days=7))
+    await store.write(rows(*typed[:5]))
+    await tidy(store, None, [("default", "2026-09-16")], today=today, now_ms=NOON_MS)
+    assert await keys() == 500
+    later = date(2026, 9, 25)
+    await tidy(store, None, [], today=later, now_ms=NOON_MS + 3 * DAY_MS)
+    assert await store.count() == 0
+    await store.write(rows(typed[5]))
+    await tidy(store, None, [("default", "2026-09-16")], today=later, now_ms=NOON_MS + 3 * DAY_MS)
+    assert await keys() == 500
+
+
+async def test_days_that_nobody_summed_while_the_gateway_was_away_are_summed_before_they_go(store: Store) -> None:
+    await store.set_consent(Consent("default", events_days=7))
+    await tidy(store, None, [], today=date(2026, 9, 1), now_ms=NOON_MS - 21 * DAY_MS)
+    await store.write(rows(event("typing", 1, keys=100, deletions=0) | {"t_ms": NOON_MS - 15 * DAY_MS}))
+    await tidy(store, None, [("default", "2026-09-07")], today=date(2026, 9, 22), now_ms=NOON_MS)
+    assert [one.counts["keys"] for one in await figures(store)] == [100] and await store.count() == 0
+
+
 async def test_consent_is_no_until_somebody_says_yes(store: Store) -> None:
     assert await store.consent("default") == Consent("default", False, False, 90, 30, False)
     await store.set_consent(Consent("default", True, False, 10, 5))

@@ -35,10 +35,10 @@ class FeedbackIntake:
     """Stores batches.
 
     Args:
-        stored: told the events of a batch that is safe, and how many of them were refused.
+        stored: told the events of a batch that is safe, but for those that were refused.
     """
 
-    def __init__(self, sink: FeedbackSink, stored: Callable[[Sequence[dict[str, object]], int], None]) -> None:
+    def __init__(self, sink: FeedbackSink, stored: Callable[[Sequence[dict[str, object]]], None]) -> None:
         self._sink = sink
         self._stored = stored
         self.told: Subscribers[Sender, Sequence[dict[str, object]]] = Subscribers()
@@ -59,8 +59,10 @@ class FeedbackIntake:
             send(Error(code=ErrorCode.OVERLOADED, field="batch", message=told, retry_after_ms=30_000.0))
             return
         self._failing = False
-        self._stored(message.events, len(receipt.refused))
-        self.told.tell(sender, message.events)
+        refused = {one.index for one in receipt.refused}
+        taken = [event for index, event in enumerate(message.events) if index not in refused]
+        self._stored(taken)
+        self.told.tell(sender, taken)
         if receipt.refused:
             first, many = receipt.refused[0], len(receipt.refused)
             more = f" (and {many - 1} more of this batch)" if many > 1 else ""

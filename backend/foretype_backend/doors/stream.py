@@ -66,7 +66,7 @@ class StreamDoor:
         self.service = service
         self.main = ServedRevision("", service, renderer, free_budgets)
         """What `[model]` describes."""
-        self.revisions = revisions
+        self._revisions = revisions
         self.profile = profile
         """Of the full service."""
         self._at: dict[tuple[str, Service, bool], Profile] = {}
@@ -82,9 +82,7 @@ class StreamDoor:
         self.block = block
         self.next_edits = next_edits
         self.experiments = experiments
-        self.feedback = FeedbackIntake(
-            feedback, lambda events, refused: service.metrics.feedback(events, refused=refused)
-        )
+        self.feedback = FeedbackIntake(feedback, service.metrics.feedback)
         self.changed: Subscribers[str, Changed] = Subscribers()
         """Told of a session's changed documents, so that caches can retire what they hold of them."""
         self.left: Subscribers[str] = Subscribers()
@@ -127,8 +125,8 @@ class StreamDoor:
     def _services(self) -> Iterator[CompletionService]:
         """Of all pools that a connection may ask."""
         yield self.service
-        if self.revisions is not None:
-            yield from (one.service for one in self.revisions.all())
+        if self._revisions is not None:
+            yield from (one.service for one in self._revisions.all())
         if self.block is not None:
             yield self.block.service
         if self.next_edits is not None and self.next_edits.service is not self.service:
@@ -149,10 +147,10 @@ class StreamDoor:
 
     def revision_of(self, principal: Principal, hello: Hello, session: str) -> ServedRevision:
         """Which revision answers a client now."""
-        if self.revisions is None:
+        if self._revisions is None:
             return self.main
         developer = developer_of(principal.tenant, principal.user or hello.user, session)
-        return self.revisions.of(developer, free=principal.tier is Tier.FREE) or self.main
+        return self._revisions.of(developer, free=principal.tier is Tier.FREE) or self.main
 
     def told(self, principal: Principal, hello: Hello, revision: ServedRevision) -> ToldArm:
         """What one client is told: its tenant's profile, as an experiment may change it.

@@ -158,12 +158,12 @@ class Metrics:
             if tokens:
                 counter.inc(tokens)
 
-    def feedback(self, events: Sequence[Mapping[str, object]], *, refused: int = 0) -> None:
+    def feedback(self, events: Sequence[Mapping[str, object]]) -> None:
         """Count a batch that was stored.
 
         Acceptance is accepted / (accepted + read): what nobody can have read was not refused.
         """
-        self.feedback_events.inc(len(events) - refused)
+        self.feedback_events.inc(len(events))
         self.stages.told_by_clients(events)
         for event in events:
             if event.get("event") != "display":

@@ -28,6 +28,8 @@ STAGES: Final = (
 _IN_ENGINE: Final = ("prefill", "decode_first", "stream", "finish")
 _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5)
 _NO_CLASS: Final = ""
+_MOST_MS: Final = 3_600_000
+"""What a client says that is no number of milliseconds up to an hour is not counted: a sum would be spoilt for good."""
 
 
 class StageMetrics:
@@ -81,7 +83,8 @@ class StageMetrics:
         for event in events:
             stages = event.get("stages_ms") if event.get("event") == "result" else None
             network_ms = cast("Mapping[str, object]", stages).get("network") if isinstance(stages, Mapping) else None
-            if isinstance(network_ms, int | float):
+            is_number = isinstance(network_ms, int | float) and not isinstance(network_ms, bool)
+            if is_number and 0 <= network_ms <= _MOST_MS:
                 self._observe("network", _NO_CLASS, network_ms / 1000)
 
     def _observe(self, stage: str, class_: str, seconds: float) -> None:

@@ -5,7 +5,7 @@ Pure. Rules for what a client may send (and what its clock may say):
 - an event that breaks its own definition is refused by field, and takes no other event of its batch with it
 - an unknown version or kind is kept as `unknown` with its numbers, so that a newer client loses nothing that is countable
 - an unknown field is kept if it is a number or a boolean; text of a field that nobody knows is never kept
-- a time that cannot be (more than five minutes ahead, or older than a spool can be) becomes the time of receipt, and says so;
+- a time that cannot be (more than five minutes ahead, older than a spool can be, or than events are kept) becomes the time of receipt, and says so;
   durations never come from wall time, so that a clock that jumps spoils none
 """
 
@@ -41,7 +41,8 @@ from foretype_wire.telemetry import (
 )
 
 _AHEAD_MS: Final = 300_000
-_BEHIND_MS: Final = 35 * 86_400_000
+_DAY_MS: Final = 86_400_000
+_BEHIND_MS: Final = 35 * _DAY_MS
 _UNKNOWN_FIELDS: Final = 32
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LABEL: Final = re.compile(r"[a-z0-9_]{1,32}")
@@ -59,8 +60,9 @@ class Sender(NamedTuple):
 
 
 class RefusedEvent(NamedTuple):
-    """One event that was not taken: the field with its index in the batch, and what it should have been."""
+    """One event that was not taken: its index in the batch, the field with it, and what it should have been."""
 
+    index: int
     field: str
     message: str
 
@@ -117,8 +119,14 @@ def safe_name(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def read(sender: Sender, events: Sequence[dict[str, object]], *, received_ms: int, first: int = 0) -> Received:
-    """Read a batch, or the part of one that begins at `first`. Never raises: what cannot be taken is in `refused`."""
+def read(
+    sender: Sender, events: Sequence[dict[str, object]], *, received_ms: int, first: int = 0, kept_days: int = 366
+) -> Received:
+    """Read a batch, or the part of one that begins at `first`. Never raises: what cannot be taken is in `refused`.
+
+    Args:
+        kept_days: of events; what is older counts as of the day of receipt, since its own day may be summed and gone.
+    """
     tenant, team, user = safe_name(sender.tenant), sender.team[:64], safe_name(sender.user)
     rows: list[tuple[Any, ...]] = []
     samples: list[tuple[str, Sample]] = []
@@ -131,7 +139,7 @@ def read(sender: Sender, events: Sequence[dict[str, object]], *, received_ms: in
         except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
             refused.append(_refusal(index, error))
             continue
-        t_ms, clock = _time(event.t_ms, received_ms)
+        t_ms, clock = _time(event.t_ms, received_ms, kept_days)
         day = datetime.fromtimestamp(t_ms / 1000, UTC).date().isoformat()
         if known is None:
             parts = _unknown(raw)
@@ -163,10 +171,11 @@ def read(sender: Sender, events: Sequence[dict[str, object]], *, received_ms: in
     return Received(rows, samples, refused)
 
 
-def _time(t_ms: int, received_ms: int) -> tuple[int, str]:
+def _time(t_ms: int, received_ms: int, kept_days: int) -> tuple[int, str]:
     if t_ms > received_ms + _AHEAD_MS:
         return received_ms, "future"
-    if t_ms < received_ms - _BEHIND_MS:
+    first_kept_ms = (received_ms // _DAY_MS - max(kept_days - 1, 0)) * _DAY_MS
+    if t_ms < max(received_ms - _BEHIND_MS, first_kept_ms):
         return received_ms, "past"
     return t_ms, ""
 
@@ -275,4 +284,4 @@ def _refusal(index: int, error: BaseException) -> RefusedEvent:
     if message.startswith("Object missing required field"):
         missing = message.split("`")[1]
         path = f"{path}.{missing}" if path else missing
-    return RefusedEvent(f"events[{index}]{'.' if path else ''}{path}", _WHERE.sub("", message))
+    return RefusedEvent(index, f"events[{index}]{'.' if path else ''}{path}", _WHERE.sub("", message))

@@ -71,7 +71,7 @@ class TelemetrySink:
         self._wall_ms = wall_ms
         self._store: Store | None = None
         self._texts: Texts | None = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Store] | None = None
         self._retry_s = 0.0
         self._fault: Exception | None = None
         self._waiting: list[_Waiting] = []
@@ -99,24 +99,31 @@ class TelemetrySink:
         """The open store. Raises StoreError; the same again, without trying, for half a minute after."""
         if self._store is not None:
             return self._store
-        async with self._opening:
-            if self._store is not None:
-                return self._store
+        if self._opening is None or self._opening.done():
             if self._fault is not None and self._clock() < self._retry_s:
                 raise self._fault
-            modules = await asyncio.to_thread(_Modules)
+            self._opening = asyncio.get_running_loop().create_task(self._open(), name="open the telemetry store")
+            self._opening.add_done_callback(_seen)
+        return await asyncio.shield(self._opening)  # whoever asked first may leave
+
+    async def _open(self) -> Store:
+        modules = await asyncio.to_thread(_Modules)
+        try:
+            store = await modules.store.Store.open(self.url)
             try:
-                store = await modules.store.Store.open(self.url)
-            except StoreError as error:
-                self._fault, self._retry_s = error, self._clock() + _REOPEN_S
-                _log.warning("telemetry: %s", error)
+                # What a former process committed and did not add up any more.
+                self._dirty |= await modules.upkeep.unsummed(store)
+            except BaseException:
+                await store.close()
                 raise
-            self._modules, self._fault, self._store = modules, None, store
-            # What a former process committed and did not add up any more.
-            self._dirty |= await modules.upkeep.unsummed(store)
-            loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._write()), loop.create_task(self._housekeeping())]
-            return store
+        except StoreError as error:
+            self._fault, self._retry_s = error, self._clock() + _REOPEN_S
+            _log.warning("telemetry: %s", error)
+            raise
+        loop = asyncio.get_running_loop()
+        self._modules, self._fault, self._store = modules, None, store
+        self._tasks = [loop.create_task(self._write()), loop.create_task(self._housekeeping())]
+        return store
 
     async def __call__(self, sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> Receipt:
         """Commit a batch. Raises StoreError: nothing of it counts as stored."""
@@ -126,7 +133,7 @@ class TelemetrySink:
             raise StoreBusyError(f"{self._waiting_events} events wait for {store.place} already")
         self._waiting_events += len(events)
         try:
-            received = await self._read(sender, events)
+            received = await self._read(sender, events, consent.events_days)
             if received.samples and consent.store_text:
                 await self._keep(sender, batch, received.samples)
             done = asyncio.get_running_loop().create_future()
@@ -140,7 +147,7 @@ class TelemetrySink:
 
     async def close(self) -> None:
         """Commit what waits, and close."""
-        await end_tasks(self._starting)
+        await end_tasks(self._starting, self._opening)
         for task in self._tasks[1:]:
             task.cancel()
         if self._store is not None and self._waiting:
@@ -150,11 +157,12 @@ class TelemetrySink:
             await self._store.close()
             self._store = None
 
-    async def _read(self, sender: Sender, events: Sequence[dict[str, object]]) -> Received:
+    async def _read(self, sender: Sender, events: Sequence[dict[str, object]], kept_days: int) -> Received:
         intake, whole = self._modules.intake, None
         now_ms = self._wall_ms()
         for start in range(0, len(events), _CHUNK_EVENTS):
-            part = intake.read(sender, events[start : start + _CHUNK_EVENTS], received_ms=now_ms, first=start)
+            some = events[start : start + _CHUNK_EVENTS]
+            part = intake.read(sender, some, received_ms=now_ms, first=start, kept_days=kept_days)
             if whole is None:
                 whole = part
             else:
@@ -233,6 +241,12 @@ class TelemetrySink:
 def _is_there(url: str) -> bool:
     """Asked in a thread: the module brings a database's libraries."""
     return bool(import_module("foretype_backend.database").is_there(url, "telemetry.url"))
+
+
+def _seen(opening: asyncio.Task[Store]) -> None:
+    """Its failure is told to whoever asks; where all of them have left, nobody logs it as never retrieved."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 class _Modules:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # they bring an object store and ciphers, which a gateway tha
     from foretype_backend.telemetry.texts import Resealed, Texts
 
 _SUMMED: Final = "summed_to_ms"
+_EXPIRED: Final = "expired_on_day"
+"""When events over their retention were removed last, in days since the year 1."""
 _STEP: Final = 20
 """Objects that are sealed again before others may go on."""
 _AT_ONCE: Final = 2000
@@ -24,10 +26,25 @@ _AT_ONCE: Final = 2000
 
 async def unsummed(store: Store) -> set[tuple[str, str]]:
     """Days (with their tenant) with events that were committed after the last sums, by any gateway."""
+    to_ms = await _number(store, _SUMMED)
     async with store.transaction() as connection:
-        to_ms = (await connection.execute(select(state.c.value).where(state.c.name == _SUMMED))).scalar()
         query = select(events.c.tenant, events.c.day).where(events.c.received_ms >= (to_ms or 0)).distinct()
         return {(row[0], row[1]) for row in await connection.execute(query)}
+
+
+async def _number(store: Store, name: str) -> int | None:
+    async with store.transaction() as connection:
+        return (await connection.execute(select(state.c.value).where(state.c.name == name))).scalar()
+
+
+async def _remember(store: Store, name: str, value: int) -> None:
+    async with store.transaction() as connection:
+        await connection.execute(delete(state).where(state.c.name == name))
+        await connection.execute(insert(state).values(name=name, value=value))
+
+
+def _before(day: date, days: int) -> str:
+    return (day - timedelta(days=days)).isoformat()
 
 
 class Kept(NamedTuple):
@@ -70,16 +87,20 @@ async def reseal(store: Store, texts: Texts, *, most: int, now_ms: int) -> Resea
 
 
 async def tidy(store: Store, texts: Texts | None, days: Iterable[tuple[str, str]], *, today: date, now_ms: int) -> None:
-    """Sum `days`, then remove events and texts that are over their retention, and go on with a rotation. Sums stay."""
-    await refresh(store, days)
-    async with store.transaction() as connection:
-        # A minute of margin: an event may have been received before the sums, and committed after them.
-        await connection.execute(delete(state).where(state.c.name == _SUMMED))
-        await connection.execute(insert(state).values(name=_SUMMED, value=now_ms - 60_000))
+    """Sum `days`, then remove events and texts that are over their retention, and go on with a rotation. Sums stay.
+
+    Those of a day whose events have gone are not made anew, of the few that may have come since.
+    """
     consents = await store.consents()
-    first = [(one.tenant, (today - timedelta(days=one.events_days)).isoformat()) for one in consents]
+    expired = await _number(store, _EXPIRED)
+    gone = {one.tenant: _before(date.fromordinal(expired), one.events_days) for one in consents} if expired else {}
+    await refresh(store, [(tenant, day) for tenant, day in days if day >= gone.get(tenant, "")])
+    # A minute of margin: an event may have been received before the sums, and committed after them.
+    await _remember(store, _SUMMED, now_ms - 60_000)
+    first = [(one.tenant, _before(today, one.events_days)) for one in consents]
     if await store.expire(today.isoformat(), first):
         await store.compact()
+    await _remember(store, _EXPIRED, today.toordinal())
     if texts is None:
         return
     async with store.alone():
