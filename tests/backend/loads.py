@@ -67,8 +67,8 @@ async def load(developer: Callable[[Load[End], int], Awaitable[None]], count: in
 
 
 @contextlib.asynccontextmanager
-async def loaded(world: World, **options: Any) -> AsyncGenerator[Load[Done | Error]]:
-    """Four developers on streams of their own ask one request after the other, and cancel every fifth."""
+async def loaded(world: World, *, pause_s: float = 0.0, **options: Any) -> AsyncGenerator[Load[Done | Error]]:
+    """Four developers on streams of their own ask one request after the other, and cancel every fifth; `pause_s` between two of one."""
 
     async def developer(told: Load[Done | Error], number: int) -> None:
         chance = random.Random(number)
@@ -80,6 +80,7 @@ async def loaded(world: World, **options: Any) -> AsyncGenerator[Load[Done | Err
                 while not isinstance(message := await peer.receive(), Done | Error):
                     pass
                 told.ended(message)
+                await asyncio.sleep(pause_s)
 
     async with load(developer) as made:
         yield made

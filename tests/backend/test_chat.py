@@ -11,6 +11,7 @@ import pytest
 from backend.scrape import total
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, closing, complete, gateway
 from foretype_backend.admission.limits import Budget
+from foretype_backend.admission.outcomes import Decision
 from foretype_backend.chat.answer_pace import AnswerPace
 from foretype_backend.chat.door import ChatRequest
 from foretype_backend.chat.pool import QualityPool, open_quality
@@ -223,6 +224,17 @@ async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one()
             text, _ = await peer.answer("c", class_=RequestClass.BLOCK)
             assert text
             assert len(world.engine.requests) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_admission_refuses_for_the_load_says_so_and_when_to_come_again(
+    stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with chatting() as (world, _), world.http() as http:
+        monkeypatch.setattr(world.gateway.chat._pool.chat.scheduler, "_refusal", lambda *_: Decision.CLASS_SHED)
+        answer = await http.post("/v1/chat/completions", json=ASK | {"stream": stream})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
+        assert int(answer.headers["Retry-After"]) >= 1
 
 
 class Breaks(ScriptedEngine):

@@ -68,16 +68,14 @@ async def test_what_came_is_what_was_finished_cancelled_refused_or_lost(requests
 
     A soak is spread over `FORETYPE_SOAK_S` seconds, where it takes less.
     """
-    loop = asyncio.get_running_loop()
-    began, spread_s = loop.time(), SOAK_S if requests == SOAKED else 0.0
+    pause_s = 4 * SOAK_S / requests if requests == SOAKED else 0.0
     engine = scripted("x + 1\n" * 10, decode_s_per_token=0.0005)
     limits = LimitsConfig(max_running=2, max_waiting=1, retry_wait_ms=0)
     async with gateway(engine, limits=limits) as world:
-        async with loaded(world) as developers:
-            for turn in range(1, requests // 100 + 1):
+        async with loaded(world, pause_s=pause_s) as developers:
+            for _ in range(requests // 100):
                 engine.fail_next(after_tokens=3)
                 await developers.more(100)
-                await asyncio.sleep(began + spread_s * turn * 100 / requests - loop.time())
         await world.idle()
         metrics = world.service.metrics.render()
     ended = {

@@ -135,6 +135,19 @@ class Typing:
                 self.answers += 1
 
 
+async def test_what_replicas_had_counted_stays_counted_when_they_have_left() -> None:
+    async with fleet("a", "b") as ours, ours.world.http() as http:
+        for number in range(8):
+            body = {"prompt": f"# {number}\n{LINES}", "max_tokens": 4}
+            assert (await http.post("/v1/completions", json=body)).status_code == 200
+        before = ours.pool.statistics()
+        assert before.generated_tokens and before.prompt_tokens
+        await ours.down("a")
+        await until(lambda: ours.serving() == {"b"} and len(ours.pool.pool_statistics().replicas) == 1)
+        after = ours.pool.statistics()
+        assert (after.prompt_tokens, after.generated_tokens) == (before.prompt_tokens, before.generated_tokens)
+
+
 @pytest.mark.slow
 async def test_replicas_come_and_go_under_load_and_nothing_is_lost() -> None:
     async with fleet("a") as ours, Typing(ours.world) as typing:

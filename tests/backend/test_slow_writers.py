@@ -70,6 +70,21 @@ async def test_an_event_stream_that_is_not_read_waits_in_memory_as_one_event_and
         assert len(texts) < 12  # of some two hundred tokens
 
 
+@pytest.mark.parametrize("door", ["/v1/completions", "/infill"])
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault(
+    door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with gateway() as world, world.http() as http:
+        _, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        writer.write(f"POST {door} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{{".encode())
+        await writer.drain()
+        await until(lambda: world.gateway.requests.statistics().held)
+        writer.close()
+        await until(lambda: not world.gateway.requests.statistics().held)
+        assert (await http.get("/livez")).status_code == 200
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+
+
 async def test_requests_on_one_connection_are_answered_in_turn_also_when_they_come_at_once() -> None:
     async with gateway(scripted("x + 1\n")) as world:
         reader, writer = await asyncio.open_connection("127.0.0.1", world.port)

@@ -281,6 +281,7 @@ class ChatDoor:
             on_delta=on_delta,
             on_end=on_end,
             on_refusal=lambda outcome: refused(outcome, error_body),
+            empty_when_shed=False,
         )
 
     def _note(self, pool: QualityPool, job: AdmittedRequest, template: str, outcome: CompletionOutcome) -> None:

@@ -7,6 +7,7 @@ no `Origin`. An IP address in `Host` cannot be the result of rebinding, so a gat
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import ipaddress
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -226,10 +228,11 @@ class GuardMiddleware:
         else:
             scope[_PRINCIPAL] = principal
             scope[_TURN] = self._turns.of(principal.tenant)
-            if known and not scope["path"].startswith(_OPERATORS):
-                await self._counted(principal.tenant, scope, receive, send)
-            else:
-                await self._app(scope, receive, send)
+            with contextlib.suppress(ClientDisconnect):  # it left before its body was here: nobody is to be answered
+                if known and not scope["path"].startswith(_OPERATORS):
+                    await self._counted(principal.tenant, scope, receive, send)
+                else:
+                    await self._app(scope, receive, send)
 
     async def _counted(self, tenant: str, scope: AsgiScope, receive: Receive, send: Send) -> None:
         requests = self._requests

@@ -224,6 +224,9 @@ class EventStream(Response):
 
     The status line waits for the first text or the end, so that a refusal still gets a status of its own. When the client
     leaves, the completion is cancelled at once, also before its first token. What a slow client does not take becomes one event.
+
+    Args:
+        empty_when_shed: what is refused for load alone is an empty completion, see :func:`was_shed`.
     """
 
     media_type = "text/event-stream"
@@ -235,8 +238,10 @@ class EventStream(Response):
         on_delta: Callable[[TextDelta], bytes],
         on_end: Callable[[CompletionOutcome], bytes],
         on_refusal: Callable[[CompletionOutcome], Response],
+        empty_when_shed: bool = True,
     ) -> None:
         super().__init__()
+        self._empty_when_shed = empty_when_shed
         self._run = run
         self._on_delta = on_delta
         self._on_end = on_end
@@ -263,7 +268,8 @@ class EventStream(Response):
         outcome = await channel.while_connected(self._run(deliver))
         if outcome is None:
             return
-        if outcome.reason in HTTP_STATUS and not was_shed(outcome) and not channel.started and waiting is None:
+        refused = outcome.reason in HTTP_STATUS and not (self._empty_when_shed and was_shed(outcome))
+        if refused and not channel.started and waiting is None:
             await self._on_refusal(outcome)(scope, receive, send)
             return
         await channel.drained()

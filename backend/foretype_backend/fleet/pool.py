@@ -47,7 +47,6 @@ from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 
 _log = logging.getLogger("foretype.gateway")
 _TICK_S = 0.1
-_NOTHING = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)
 _LOOK_FULL_S = 1.0
 """How old the figure may be that keeps new work from a replica."""
 
@@ -447,7 +446,7 @@ class ReplicaPool:
 
     def statistics(self) -> EngineStatistics:
         each = [one.engine.statistics() for one in self._members]
-        counts = [_NOTHING, *(one._replace(kv_use=0.0) for one in each)]
+        counts = [self._members.left, *(one._replace(kv_use=0.0) for one in each)]
         totals = EngineStatistics(*(sum(column) for column in zip(*counts, strict=True)))
         uses = self._members.kv_use().values()
         return totals._replace(restarts=self.restarts, kv_use=sum(uses) / len(uses) if uses else None)

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from foretype_wire.tasks import end_tasks
 
-from foretype_backend.engines.port import Capabilities, Engine, GenerationRequest
+from foretype_backend.engines.port import Capabilities, Engine, EngineStatistics, GenerationRequest
 from foretype_backend.engines.vllm.server import ReplicaIdentity
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.fleet.health import HealthMonitor, HealthOptions, ReplicaHealthStatistics
@@ -148,6 +148,8 @@ class Members:
         self._looks: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._outages = 0
+        self.left = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)
+        """What replicas had counted that are not here any more: a sum over a pool does not fall."""
         self.canary: Canary | None = None
 
     def __getitem__(self, name: str) -> Member:
@@ -228,6 +230,8 @@ class Members:
         """It is closed, with what it still computes."""
         member = self._members.pop(name)
         self._outages += member.health.statistics().outages
+        counts = member.engine.statistics()._replace(running=0, waiting=0, kv_use=0.0)
+        self.left = EngineStatistics(*(sum(column) for column in zip(self.left, counts, strict=True)))
         if member.check is not None and member.check is not asyncio.current_task():
             member.check.cancel()
         if all(one.revision != member.revision for one in self):
