@@ -75,12 +75,10 @@ class OutlinePiece:
         return not self.name.startswith("_") or (self.name.startswith("__") and self.name.endswith("__"))
 
     def lines(self, *, documented: bool = True, private: bool = True) -> Iterator[str]:
-        comment = not self.documentation.lstrip().startswith('"')
-        if documented and comment:
-            yield self.documentation
+        said, below = [self.documentation] * bool(documented and self.documentation), self.documentation.lstrip().startswith('"')
+        yield from [] if below else said
         yield self.head
-        if documented and self.documentation and not comment:
-            yield self.documentation
+        yield from said if below else []
         for member in self.members:
             if private or member.public:
                 yield from member.lines(documented=documented, private=private)
