@@ -126,6 +126,40 @@ def test_running_in_circles_is_not_shown() -> None:
     assert done("0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "x = [|\n").text == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
 
 
+@pytest.mark.parametrize(
+    ("path", "marked", "text", "shown"),
+    [
+        ("a.py", "x = [|]\n", "True, True, True, True, True, True, True, True]", "True, True, True, True, True, True, True, True"),
+        ("a.py", "f(|)\n", "None, None, None, None, None, None, None, None)", "None, None, None, None, None, None, None, None"),
+        ("a.py", "f(|) + 1\n", "None, None, None, None, None, None, None, None)", "None, None, None, None, None, None, None, None"),
+        ("a.py", "f(|)\n", "None, None, None, None, None, None, None, None", "None, None, None, None, None, None, None, None"),
+        ("a.py", "x = [\n    |\n]\n", "1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5\n]", "1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5"),
+        ("a.py", 'q = "|"\n', '%s, %s, %s, %s, %s, %s, %s"', "%s, %s, %s, %s, %s, %s, %s"),
+        ("a.py", 'q = r"|"\n', '\\d\\d\\d\\d\\d\\d\\d\\d\\d\\d\\d\\d"', "\\d\\d\\d\\d\\d\\d\\d\\d\\d\\d\\d\\d"),
+        ("a.c", "int a[] = {|};\n", "-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};", "-1, -1, -1, -1, -1, -1, -1, -1, -1, -1"),
+        ("a.c", "int a[] = {|};\n", "-1, -1, -1, -1, -1, -1, -1, -1, -1, -1", "-1, -1, -1, -1, -1, -1, -1, -1, -1, -1"),
+        ("a.ts", "const a = `|`;\n", "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?", "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"),
+        # A loop, whatever stands behind it: too long, or nothing that ends it.
+        ("a.py", "x = [|]\n", "a, " * 17, ""),
+        ("a.py", "x = [|]\n", "0, " * 40, ""),
+        ("a.py", "x = [|] + b\n", "a + " * 17, ""),
+        ("a.py", "x = |'b'\n", "str, str, str, str, str, str, str, str, ", ""),
+        ("a.py", "x = |, b\n", "a, a, a, a, a, a, a, a", ""),
+        ("a.py", "f(|)\n", "str, str, str, str, str, str, str, 1, 1, 1", ""),
+    ],
+)  # fmt: skip
+def test_a_row_that_ends_before_a_closer_that_is_there_is_no_loop(
+    path: str, marked: str, text: str, shown: str
+) -> None:
+    assert done(text, marked, path=path).text == shown
+
+
+def test_a_row_whose_end_has_not_come_may_be_a_loop() -> None:
+    row = "True, True, True, True, True, True, True, True"
+    assert done(row, "x = [|]\n", final=False).reason == "repetitive"
+    assert done(f"{row}]", "x = [|]\n", final=False).text == row
+
+
 def test_repeated_lines_of_a_block_are_shown_once() -> None:
     text = "\n    a = step(1)\n    b = step(2)\n    a = step(1)\n    b = step(2)\n    a = step(1)\n    b = step(2)\n"
     assert done(text, "def f():|\n", BLOCK).text == "\n    a = step(1)\n    b = step(2)"

@@ -45,6 +45,7 @@ def shown(language: str, marked: str, text: str) -> str:
         ("python", "x = |\n", '"4242424242424242"'),
         ("python", "x = |\n", '"%s, %s, %s, %s, %s" % row'),
         ("python", "x = |\n", "[0, 0, 0, 0, 0, 0, 0, 0]"),
+        ("css", ".a {\n  grid-template-columns: |;\n}\n", "1fr 1fr 1fr 1fr 1fr 1fr 1fr 1fr 1fr 1fr 1fr 1fr"),
         ("typescript", "let a = 1;\nconst m = new Map<|>\n", "string, number>();"),
         # What stands right of the cursor was a comment's.
         ("python", "if x:\n    | Empty range: never match.\n    y = 1\n", "#"),

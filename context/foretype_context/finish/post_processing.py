@@ -14,7 +14,7 @@ from typing import Final
 
 from foretype_context.finish.indentation import INDENTED, Begins, as_in_file
 from foretype_context.finish.overlap import fitted_to_tail, is_telling, without_beginning, without_lines_below
-from foretype_context.finish.repetition import is_repetitive, without_repeated_lines
+from foretype_context.finish.repetition import CLOSERS, is_repetitive, without_repeated_lines
 from foretype_context.finish.surroundings import Surroundings, in_text
 from foretype_context.finish.truncate import block_end, within_block
 from foretype_context.grammars.families import known_controls
@@ -29,6 +29,7 @@ _WORD: Final = re.compile(r"<[a-z]+>|.{1,4}")
 _ENDING: Final = re.compile(r"\r+\n")
 _FENCE: Final = re.compile(r"^[ \t]*```", re.MULTILINE)
 _DOCSTRING: Final = re.compile(r"\s*[rRuU]?(\"\"\"|''')")
+_QUOTES: Final = frozenset("\"'`")
 _IS_ITEM: Final = re.compile(r"\w+,")
 """Of a list, where the same may stand twice."""
 _LOOK_LINES: Final = 40
@@ -86,9 +87,22 @@ def finish(text: str, snapshot: Snapshot, offset: int, *, kind: SuggestionKind, 
     kept = around.without_faults(shown, replaces).rstrip()
     if not kept.strip():
         return _nothing("closes only what is closed already" if shown.strip() else "blank")
-    if is_repetitive(kept):
+    if is_repetitive(kept) and _is_loop(kept, text, view.tail[replaces:].lstrip()[:1], around, final=final):
         return _nothing("repetitive")
     return Finished(_same_endings(kept, view), replaces)
+
+
+def _is_loop(kept: str, said: str, tail: str, around: Surroundings, *, final: bool) -> bool:
+    """Whether what is left of `said` runs on even with the closer that it ends before: one of its own, which stands there already, or the tail's."""
+    if not said.startswith(kept):
+        return True
+    behind = said[len(kept) :].lstrip()[:1]
+    if behind in CLOSERS:
+        return is_repetitive(kept + behind)
+    state = around.state_behind(kept)
+    ends_string = in_text(state) and state.stack[-1].closer.startswith(tail)
+    is_row = final and not behind and tail in CLOSERS and (tail not in _QUOTES or ends_string)
+    return not is_row or is_repetitive(kept, closed_behind=True)
 
 
 @cache

@@ -12,6 +12,8 @@ _LIMITS: Final = ((1, 10), (10, 30), (20, 45), (30, 60))
 _SHORT_PERIOD: Final = 4
 _SHORT_RUN: Final = 10
 """A cycle of at most so many tokens may not go on for longer than this, wherever it stands: `, str, str, str, str, str, 1`."""
+_ROW_RUN: Final = _LIMITS[1][1]
+"""How long one of a table may."""
 
 _STUTTER: Final = re.compile(r"([^\W\d])\1{11,}(?![\"'`\w])|([^\W\d_]\w{1,23}?|_\w{1,23}?)\2{3}")
 """Inside a word: one letter twelve times, or a piece four times."""
@@ -23,7 +25,8 @@ _NUMBER: Final = re.compile(
 """Masks, powers of ten, small fractions, numbers of cards and hashes repeat digits by their nature, whatever letters say their type."""
 
 _ZEROS: Final = re.compile(r"0{13,}")
-_CLOSERS: Final = frozenset(")]}\"'`>;")
+CLOSERS: Final = frozenset(")]}\"'`>;")
+"""What a row ends with."""
 
 _TOKEN: Final = re.compile(r"\w+|[^\w\s]+|\s+")
 _TIMES: Final = 3
@@ -42,40 +45,45 @@ def _period(tokens: Sequence[str]) -> int:
     return len(tokens) - failure[-1]
 
 
-def is_repetitive(text: str) -> bool:
+def is_repetitive(text: str, *, closed_behind: bool = False) -> bool:
     """Whether the end of `text` repeats itself, white space counted or not, or a short cycle runs on anywhere in it.
 
     A row that came to its end, by a closing bracket or quote, is a table or a format and no loop.
+
+    Args:
+        closed_behind: the text has ended by itself before a closer that stands there. That says less than a closer of its own: such a row
+            may only be as long as one of numbers.
     """
     named = _NUMBER.sub("0", text)
     if _ZEROS.search(named) or any(found[1] or len(set(found[2])) > 1 for found in _STUTTER.finditer(named)):
         return True
     tokens = _TOKEN.findall(text)
-    for sequence in (tokens, [token for token in tokens if not token.isspace()]):
-        for longest, last in _LIMITS:
+    filled = [token for token in tokens if not token.isspace()]
+    for sequence in (filled,) if closed_behind else (tokens, filled):
+        for longest, last in _LIMITS[1:] if closed_behind else _LIMITS:
             if len(sequence) >= last and _period(sequence[-last:]) <= longest:
                 return True
-    return _runs_on([token for token in tokens if not token.isspace()])
+    return _runs_on(filled, closed_behind=closed_behind)
 
 
-def _runs_on(tokens: Sequence[str]) -> bool:
+def _runs_on(tokens: Sequence[str], *, closed_behind: bool) -> bool:
     for period in range(1, _SHORT_PERIOD + 1):
         run = 0
         for at in range(period, len(tokens)):
             if tokens[at] == tokens[at - period]:
                 run += 1
                 continue
-            if run >= _longest(tokens[at - period : at]) and not _CLOSERS.issuperset(tokens[at][:1]):
+            if run >= _longest(tokens[at - period : at]) and not CLOSERS.issuperset(tokens[at][:1]):
                 return True
             run = 0
-        if run >= _longest(tokens[len(tokens) - period :]):
+        if run >= (_ROW_RUN if closed_behind else _longest(tokens[len(tokens) - period :])):
             return True
     return False
 
 
 def _longest(cycle: Sequence[str]) -> int:
-    """How long a cycle may go on: numbers stand in tables, where it is the longest period's."""
-    return _SHORT_RUN if any(token[0].isalpha() or token[0] == "_" for token in cycle) else _LIMITS[1][1]
+    """How long a cycle may go on: numbers stand in tables."""
+    return _SHORT_RUN if any(token[0].isalpha() or token[0] == "_" for token in cycle) else _ROW_RUN
 
 
 def without_repeated_lines(lines: Sequence[str], *, file_repeats: bool = False) -> list[str]:
