@@ -82,6 +82,9 @@ KINDS = [
     ("lua", "if x then|", BLOCK, "`then` opens a block"),
     ("go", "func f() {|", BLOCK, "a brace opens a block"),
     ("go", 'x := "{|', LINE, "a brace in an open string opens nothing"),
+    ("python", "if x:  # why\n|", BLOCK, "below a statement's colon, a comment behind it"),
+    ("python", "# Note:\n|", LINE, "below a comment that ends in a colon"),
+    ("python", 'x = "#:"\n|', LINE, "below a string that ends as a comment would"),
     ("javascript", "out.on('end', () => {|", BLOCK, "a brace in an open call opens a block"),
 ]
 

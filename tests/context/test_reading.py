@@ -72,6 +72,14 @@ def shown(language: str, marked: str, text: str) -> str:
         ("shellscript", "|/sh\necho a\n", "#!/bin"),
         ("shellscript", "case $a in\n  b) c|;\nesac\n", " ;"),
         ("shellscript", "while x; do|\n\ny\n", "\n  z\ndone <<< a"),
+        # A line above opens a block, whatever its comment says.
+        ("python", "def f():  # noqa\n|\n", "    return 1"),
+        ("python", "def f():  # noqa\n|\n", "    x = 1\n    return x"),
+        ("python", "x = f(a,  # why\n|\n", "      b)"),
+        ("javascript", "function f() { // why\n|\n}\n", "  g();\n  h();"),
+        ("javascript", "function f() { /* why */\n|\n}\n", "  g();\n  h();"),
+        ("shellscript", "if x; then # why\n|\nfi\n", "  g\n  h"),
+        ("python", "def f(x):\n    |\n", 'if x == "#":'),
         # What is said twice, but ends.
         ("javascript", "x\n  .on('a', f)\n  .on|\n  .on('b', f)\n  .on('b', f)\n", "('a', f)"),
         ("typescript", "function f() {\n  |\n}\n", "step(one);\n  step(one);\n  step(one);\n  done(two);"),
@@ -112,6 +120,9 @@ def test_nothing_of_a_right_text_is_cut(language: str, marked: str, text: str) -
     [
         ("python", "class A:\n\tdef f(self):|\n", "\n        return 1", "\n\t\treturn 1"),
         ("python", "x = 1\n|\n", " y = 2", "y = 2"),
+        ("python", "# Note:\n|\n", "    y = 2", "y = 2"),
+        ("python", "x = 1  # as said:\n|\n", "    y = 2", "y = 2"),
+        ("python", 'x = "#:"\n|\n', "    y = 2", "y = 2"),
         ("python", "def f():\n    x = 1\n    |\n", " return x", "return x"),
         ("python", "def f():\n    x = 1\n    |\n", "    return x", "return x"),
         ("python", "def f():|\n", "\n     return x\n    return y", ""),

@@ -4,6 +4,7 @@ import pytest
 from foretype_context.syntax.blocks import (
     SuggestionKind,
     block_indent,
+    code_above,
     in_comment_or_string,
     indent_columns,
     opens_block,
@@ -151,3 +152,24 @@ def test_the_tables_of_a_language_fit_its_grammar(language: str) -> None:
     for names in (spec.scopes, spec.blocks, spec.strings):
         assert names <= known, names - known
     assert spec.comments & known
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "code"),
+    [
+        ("python", "if x:  # why", "if x:"),
+        ("python", "x = '#:'  # why", "x = '#:'"),
+        ("python", "# why", ""),
+        ("python", 'x = """a\nb # c\n"""  # d\n\n', '"""'),
+        ("javascript", "f(); /* a */ g(`// ${h /* b */}`); // c", "f();  g(`// ${h }`);"),
+        ("javascript", "/* a\n b */ f() {", " f() {"),
+        ("rust", "/* a /* b */ c */ f", " f"),
+        ("c", "#error don't", "#error"),
+        ("html", "<p><!-- a --></p>", "<p></p>"),
+        ("markdown", "a # b", "a # b"),
+        ("python", "", ""),
+    ],
+)
+def test_the_code_of_a_line_is_what_its_comments_leave(language: str, text: str, code: str) -> None:
+    snapshot = Document("u", f"{text}\n", language=language).snapshot()
+    assert code_above(snapshot, snapshot.line_count - 1) == code

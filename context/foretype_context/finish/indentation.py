@@ -15,13 +15,14 @@ from typing import Final
 
 from foretype_context.finish.surroundings import in_text
 from foretype_context.prompt.windows import View
-from foretype_context.syntax.blocks import indent_columns, previous_filled_line
+from foretype_context.syntax.blocks import code_above, indent_columns, previous_filled_line
 from foretype_context.syntax.reading import Reading
 
 _LOOK_LINES: Final = 60
 _UNITS: Final = (2, 3, 4, 8)
 INDENTED: Final = frozenset({"python", "yaml"})
 _OPENS: Final = (":", "{", "(", "[")
+_GOES_ON_BELOW: Final = (*_OPENS, ",", "\\")
 
 
 class Begins(Enum):
@@ -50,7 +51,7 @@ def as_in_file(lines: list[str], view: View, language: str, begins: list[Begins]
         return lines
     own = [margins[number] for number in code]
     style, unit = _style(view)
-    opens = view.typed.strip() != "" or lines[0].rstrip().endswith(_OPENS)
+    opens = view.typed.strip() != "" or _opens(lines[0], view)
 
     def moved(new: Callable[[str], str]) -> list[str]:
         return [
@@ -70,6 +71,12 @@ def as_in_file(lines: list[str], view: View, language: str, begins: list[Begins]
         if too_many and all(set(margin) == {" "} and len(margin) >= too_many for margin in own):
             return moved(lambda margin: margin[too_many:] if too_many > 0 else margin + " " * -too_many)
     return lines
+
+
+def _opens(line: str, view: View) -> bool:
+    """Whether the first line of a suggestion ends with what opens something, a comment behind it or none."""
+    reading, written = Reading(view.snapshot.language, view.snapshot.lexical_at(view.line)), view.typed + line
+    return reading.code(written, 0, len(written)).rstrip().endswith(_OPENS)
 
 
 def _blanks_of(tabs: int, view: View, unit: int, *, opens: bool) -> int:
@@ -102,7 +109,7 @@ def _first(line: str, view: View) -> str:
     columns = indent_columns(view.typed + line)
     if above is None:
         return stripped
-    if above.rstrip()[-1:] in ":([{,\\":
+    if code_above(view.snapshot, view.line).endswith(_GOES_ON_BELOW):
         return line
     margins = {0, indent_columns(above)}
     for number in range(view.line - 1, max(view.line - _LOOK_LINES, -1), -1):
@@ -118,12 +125,11 @@ def _style(view: View) -> tuple[str, int]:
     margin = set(view.typed[: len(view.typed) - len(view.typed.lstrip())])
     tabs, columns, steps, opened = 0, list[int](), Counter[int](), -1
     first_line = max(0, view.line - _LOOK_LINES)
-    reading, at = Reading(snapshot.language, snapshot.lexical_at(first_line)), snapshot.line_start(first_line)
+    reading = Reading(snapshot.language, snapshot.lexical_at(first_line))
     for number in range(first_line, min(view.line + _LOOK_LINES, snapshot.line_count)):
-        start = snapshot.line_start(number)
-        reading.read(snapshot.text, at, start)
-        at = start
-        if in_text(reading.state):
+        is_text = in_text(reading.state)
+        code = reading.code(snapshot.text, snapshot.line_start(number), snapshot.next_line_start(number)).rstrip()
+        if is_text:
             continue  # a licence in a comment, a script in a string
         text = snapshot.line_text(number)
         stripped = text.strip()
@@ -135,7 +141,7 @@ def _style(view: View) -> tuple[str, int]:
             if blanks > opened >= 0:
                 steps[blanks - opened] += 1
         if stripped:
-            opened = blanks if stripped.endswith(_OPENS) else -1
+            opened = blanks if code.endswith(_OPENS) else -1
     # Where both are used the cursor's own line tells, and what the text has.
     if tabs > 4 * len(columns) and margin <= {"\t"}:
         return "\t", 4

@@ -137,7 +137,8 @@ def _refused(source: str) -> Refusal | None:
     lines = source.rstrip().split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")
     margin = last[: len(last) - len(last.lstrip())]
-    ends = f"{margin}    pass\n" if last.split("#")[0].rstrip().endswith(":") else ""
+    code = Reading("python", LexicalState()).code(last, 0, len(last))
+    ends = f"{margin}    pass\n" if code.rstrip().endswith(":") else ""
     if ends and "\t" in margin:
         ends = f"{margin}\tpass\n"
     if last.lstrip().startswith("@"):

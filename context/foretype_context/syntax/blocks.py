@@ -39,11 +39,22 @@ def indent_columns(line: str) -> int:
 
 def previous_filled_line(snapshot: Snapshot, line: int) -> str | None:
     """The nearest line above `line` that is not blank, without its ending."""
-    for above in range(line - 1, max(line - 1 - _LOOK_LINES, -1), -1):
-        text = snapshot.line_text(above)
-        if text.strip():
-            return text
-    return None
+    above = _filled_above(snapshot, line)
+    return None if above is None else snapshot.line_text(above)
+
+
+def code_above(snapshot: Snapshot, line: int) -> str:
+    """The nearest line above `line` that is not blank, without comments and blanks behind its code."""
+    above = _filled_above(snapshot, line)
+    if above is None:
+        return ""
+    reading = Reading(snapshot.language, snapshot.lexical_at(above))
+    return reading.code(snapshot.text, snapshot.line_start(above), snapshot.line_end(above)).rstrip()
+
+
+def _filled_above(snapshot: Snapshot, line: int) -> int | None:
+    lines = range(line - 1, max(line - 1 - _LOOK_LINES, -1), -1)
+    return next((above for above in lines if snapshot.line_text(above).strip()), None)
 
 
 def next_filled_line(snapshot: Snapshot, line: int) -> str | None:
@@ -172,7 +183,7 @@ def block_indent(snapshot: Snapshot, offset: int) -> int:
     above, below = previous_filled_line(snapshot, line), next_filled_line(snapshot, line)
     if above is None:
         return 0
-    if above.rstrip().endswith(language_spec(snapshot.language).opens_block):
+    if code_above(snapshot, line).endswith(language_spec(snapshot.language).opens_block):
         return indent_columns(above) + 1
     # A body goes on below; where it ended, nothing typed at the margin is the outer level.
     return min(indent_columns(above), indent_columns(below)) if below is not None else 0

@@ -218,15 +218,31 @@ class Reading:
     def read(self, text: str, at: int, end: int) -> None:
         """Reads `text[at:end]`; what stands left of it tells a comment from a name, so that it must be the text's own line."""
         while at < end:
-            sort = self._stack[-1].sort if self._stack else Sort.BRACKET
-            if sort is Sort.TEXT:
-                at = self._text(text, at, end)
-            elif sort is Sort.TAG:
-                at = self._tag(text, at, end)
-            elif sort is Sort.CHILDREN:
-                at = self._children(text, at, end)
-            else:
-                at = self._code(text, at, end)
+            at = self._on(text, at, end)
+
+    def code(self, text: str, at: int, end: int) -> str:
+        """Reads as :meth:`read` does; `text[at:end]` without its comments."""
+        parts = list[str]()
+        while at < end:
+            begun, was_comment = at, self._in_comment()
+            at = self._on(text, at, end)
+            if not was_comment:
+                parts.append(text[begun : at - len(self._stack[-1].opener) if self._in_comment() else at])
+        return "".join(parts)
+
+    def _in_comment(self) -> bool:
+        return bool(self._stack) and _within(self._modes.lexis, self._stack[-1]) is Within.COMMENT
+
+    def _on(self, text: str, at: int, end: int) -> int:
+        """Reads on at least to where something else begins; where that is."""
+        sort = self._stack[-1].sort if self._stack else Sort.BRACKET
+        if sort is Sort.TEXT:
+            return self._text(text, at, end)
+        if sort is Sort.TAG:
+            return self._tag(text, at, end)
+        if sort is Sort.CHILDREN:
+            return self._children(text, at, end)
+        return self._code(text, at, end)
 
     def _code(self, text: str, at: int, end: int) -> int:
         modes, stack, tracks = self._modes, self._stack, self._modes.tracks_last
@@ -520,12 +536,15 @@ class Reading:
 
 def within_of(language: str, state: LexicalState) -> Within | None:
     """What text at a place with this state is part of that is no code."""
-    if not state.stack or state.stack[-1].sort is not Sort.TEXT:
+    return _within(lexis_of(language), state.stack[-1]) if state.stack else None
+
+
+def _within(lexis: Lexis, frame: Frame) -> Within | None:
+    if frame.sort is not Sort.TEXT:
         return None
-    rule = state.stack[-1].rule
-    if rule >= 0:
-        return lexis_of(language).quoted[rule].within
-    return {-2: Within.STRING, -3: None}.get(rule, Within.COMMENT)
+    if frame.rule >= 0:
+        return lexis.quoted[frame.rule].within
+    return {-2: Within.STRING, -3: None}.get(frame.rule, Within.COMMENT)
 
 
 def missing_closers(stack: Sequence[Frame], waiting: Sequence[Frame] = ()) -> str:
