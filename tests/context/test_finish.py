@@ -6,7 +6,7 @@ from foretype_context.finish.post_processing import Finished, finish
 from foretype_context.finish.repetition import is_repetitive, without_repeated_lines
 from foretype_context.finish.surroundings import Surroundings
 from foretype_context.prompt.windows import View
-from foretype_context.syntax.blocks import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind, suggestion_kind
 from foretype_context.syntax.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,6 +169,28 @@ def test_control_tokens_never_show_except_where_the_document_speaks_of_them() ->
     assert done("a<|fim_middle|>b", "x = |\n").text == "a"
     assert done("a <EOT>b", "x = |\n").text == "a"
     assert done("'<|fim_middle|>'", "x = |\nT = '<|fim_middle|>'\n").text == "'<|fim_middle|>'"
+
+
+@pytest.mark.parametrize(
+    ("language", "marked", "text", "shown"),
+    [
+        ("markdown", "# T\n\nInstall:\n\n|\n", "```bash\npip install x\n```", "```bash"),
+        ("markdown", "# T\n\n- Install:\n  |\n", "```bash\n  pip install x\n  ```", "```bash\n  pip install x\n  ```"),
+        ("mdx", "# T\n\n|\n", "```js", "```js"),
+        ("restructuredtext", "T\n=\n\n|\n", "```js", "```js"),
+        ("plaintext", "T\n\n|\n", "```", "```"),
+        # Talk, unless the document has a fence already.
+        ("python", "x = 1\n|\n", "```python\ny = 2\n```", ""),
+        ("python", "x = '```'\n|\n", "```python\ny = 2\n```", "```python"),
+        ("yaml", "a:\n  |\n", "b: 1\n```\nThis sets b.", "b: 1"),
+        ("kotlin", "fun f() {\n    |\n}\n", "g()\n```\nThis calls g.", "g()"),
+    ],
+)  # fmt: skip
+def test_a_fence_is_the_documents_own_in_prose_alone(language: str, marked: str, text: str, shown: str) -> None:
+    _, offset = at(marked)
+    snapshot = Document("u", marked.replace("|", ""), language=language).snapshot()
+    kind = suggestion_kind(snapshot, offset)
+    assert finish(text, snapshot, offset, kind=kind, final=True).text == shown
 
 
 def test_line_endings_are_those_of_the_document() -> None:

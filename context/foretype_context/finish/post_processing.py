@@ -28,6 +28,10 @@ _WORD: Final = re.compile(r"<[a-z]+>|.{1,4}")
 """Control tokens that stand in texts of their own right, `<filename>` in a usage line."""
 _ENDING: Final = re.compile(r"\r+\n")
 _FENCE: Final = re.compile(r"^[ \t]*```", re.MULTILINE)
+_FENCED: Final = frozenset(
+    {"markdown", "mdx", "rmd", "quarto", "restructuredtext", "asciidoc", "plaintext", "git-commit", "scminput"}
+)
+"""Languages of prose, whose files have fences of their own; everywhere else one is talk, whether we know the language or not."""
 _DOCSTRING: Final = re.compile(r"\s*[rRuU]?(\"\"\"|''')")
 _QUOTES: Final = frozenset("\"'`")
 _IS_ITEM: Final = re.compile(r"\w+,")
@@ -129,9 +133,11 @@ def _same_endings(text: str, view: View) -> str:
 
 
 def _without_fence(text: str, snapshot: Snapshot) -> str:
-    """Ends `text` before a fence of Markdown, which is a model's talk about code, unless the document has one itself."""
+    """Ends `text` before a fence of Markdown, which is a model's talk about code, unless it may be the document's own."""
+    if snapshot.language in _FENCED or "```" in snapshot.text:
+        return text
     found = _FENCE.search(text)
-    return text if found is None or "```" in snapshot.text else text[: found.start()]
+    return text if found is None else text[: found.start()]
 
 
 def _as_in_file(text: str, view: View, spec: LanguageSpec, around: Surroundings) -> str:
