@@ -80,6 +80,9 @@ def shown(language: str, marked: str, text: str) -> str:
         ("javascript", "function f() { /* why */\n|\n}\n", "  g();\n  h();"),
         ("shellscript", "if x; then # why\n|\nfi\n", "  g\n  h"),
         ("python", "def f(x):\n    |\n", 'if x == "#":'),
+        # The type of a generic function is no element, which would go on to the file's end.
+        ("typescriptreact", "interface A {|\n", "\n  f: <T>(x: T) => void;\n  g: string;\n}"),
+        ("typescriptreact", "type F = <Item>(x: |\nconst a = 1;\n", "Item) => void;"),
         # What is said twice, but ends.
         ("javascript", "x\n  .on('a', f)\n  .on|\n  .on('b', f)\n  .on('b', f)\n", "('a', f)"),
         ("typescript", "function f() {\n  |\n}\n", "step(one);\n  step(one);\n  step(one);\n  done(two);"),
@@ -141,6 +144,9 @@ def test_nothing_of_a_right_text_is_cut(language: str, marked: str, text: str) -
         ("typescriptreact", "const a = <B c={|\n  d\n/>;\n", "e}}", "e}"),
         ("typescriptreact", "const a = (\n  <b>\n    {c && |\n  </b>\n);\n", "d}}", "d}"),
         ("c", "#define A|\nint b;\n", " 2048)", " 2048"),
+        ("typescriptreact", "type F = <T>(x: T) => T;\nconst a = [|];\n", "1, 2];", "1, 2"),
+        ("typescriptreact", "type F = new <T>(x: T) => T;\nconst a = [|];\n", "1, 2];", "1, 2"),
+        ("typescriptreact", "const f = <T>(see x)</T>;\nconst a = [|];\n", "1, 2];", "1, 2"),
         # Blanks too many, tabs where the file has two blanks, in lists and docstrings as well.
         ("python", "def f():\n    x = 1\n    |\n", "y = 2\n     return y", "y = 2\n    return y"),
         ("python", "x = f(\n    a,\n    |\n)\n", "b,\n     c,", "b,\n    c,"),

@@ -160,12 +160,19 @@ _JS_QUOTED: Final = (
 )
 _JAVASCRIPT: Final = Lexis(signs="/\"'`<", quoted=_JS_QUOTED, value_words=_JS_WORDS, markup=Markup(hole=r"\{"))
 _TYPESCRIPT: Final = Lexis(signs="/\"'`", quoted=_JS_QUOTED, value_words=_JS_WORDS, angles=True)
+_TYPE_PARAMETERS: Final = (
+    r"(?:const\s|\w+\s*(?:,|=|\bextends\b)"
+    # Of a type: a raw `>` stands nowhere between tags, so that the arrow decides.
+    r"|\w+>\((?:[^()\r\n]{1,400}+|\([^()\r\n]{0,400}+\)){0,40}+\)[ \t]*=>"
+    # Not written to the arrow yet, or over more than one line: told by the name and by what a parameter begins with.
+    r"|(?:[A-Z]\d?|T[A-Z][a-z]\w*)>\((?:\.\.\.|\w+\??:|[ \t]*$))"
+)
 _TSX: Final = Lexis(
     signs="/\"'`<",
     quoted=_JS_QUOTED,
     value_words=_JS_WORDS,
     angles=True,
-    markup=Markup(hole=r"\{", opens=r"<(?!\w+\s*(?:,|\bextends\b))(?=[A-Za-z_>])"),
+    markup=Markup(hole=r"\{", opens=rf"(?<!\bnew )<(?!{_TYPE_PARAMETERS})(?=[A-Za-z_>])"),
 )
 
 _GO: Final = Lexis(signs="/\"'`", quoted=(*_SLASHES, _DOUBLE, _CHARACTER, Quoted(opens="`", closes="`", escapes="")))
