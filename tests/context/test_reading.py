@@ -83,6 +83,8 @@ def shown(language: str, marked: str, text: str) -> str:
         # The type of a generic function is no element, which would go on to the file's end.
         ("typescriptreact", "interface A {|\n", "\n  f: <T>(x: T) => void;\n  g: string;\n}"),
         ("typescriptreact", "type F = <Item>(x: |\nconst a = 1;\n", "Item) => void;"),
+        ("css", "a {\n  b: url(|\n}\n", "it's.png);"),
+        ("c", "int f() {\n  // it's \\\n  |\n}\n", "isn't"),
         # What is said twice, but ends.
         ("javascript", "x\n  .on('a', f)\n  .on|\n  .on('b', f)\n  .on('b', f)\n", "('a', f)"),
         ("typescript", "function f() {\n  |\n}\n", "step(one);\n  step(one);\n  step(one);\n  done(two);"),

@@ -22,6 +22,7 @@ KEPT = [
     ("a.cpp", "struct A {\n  int f() {|\n", "\n return 1; }\n int g;\n", "\n return 1; }"),
     ("a.cs", "class A {\n  int F() {|\n", "\n return 1; }\n int g;\n", "\n return 1; }"),
     ("a.rb", "def f(x)|\n", "\nx\nend\nputs 1\n", "\nx\nend"),
+    ("a.lua", "local function f(x)|\n", "\nreturn x\nend\nprint(1)\n", "\nreturn x\nend"),
     ("a.php", "<?php\nfunction f() {|\n", "\nreturn 1; }\n$x = 2;\n", "\nreturn 1; }"),
     ("a.sh", "f() {|\n", "\ngo\n}\nf 1\n", "\ngo\n}"),
     ("a.py", "def f(x):\n    y = x\n    |\n", "return (y,\n  1)\nprint(2)\n", "return (y,\n  1)"),

@@ -35,6 +35,7 @@ class Quoted:
         nests: its opener opens it again inside it.
         heredoc: it begins on the next line.
         operand: it begins only where a value may stand, told by what is left of it; "argument": also behind a name and a blank.
+        not_behind: regular expression of what stands left of it, on its line, where it is something else.
         in_hole: it begins only in a hole, outside of brackets.
         in_text: it begins only inside other text.
     """
@@ -51,6 +52,7 @@ class Quoted:
     nests: bool = False
     heredoc: bool = False
     operand: str = ""
+    not_behind: str = ""
     in_hole: bool = False
     in_text: bool = False
 
@@ -112,7 +114,10 @@ def _comment(opens: str, closes: str, *, nests: bool = False) -> Quoted:
     return Quoted(opens=opens, closes=closes, within=Within.COMMENT, escapes="", nests=nests)
 
 
-_SLASHES: Final = (_line_comment("//"), _comment(r"/\*", "*/"))
+_CONTINUED: Final = _line_comment("//", r"(?<!\\)(?<!\\\r)(?=[\r\n])")
+"""Of languages that put lines together first."""
+_BLOCK: Final = _comment(r"/\*", "*/")
+_SLASHES: Final = (_line_comment("//"), _BLOCK)
 _CHARACTER: Final = Quoted(opens="'", closes="'", lined=True)
 _DOUBLE: Final = Quoted(opens='"', closes='"', lined=True)
 _SEPARATED_DIGITS: Final = r"(?<=[0-9a-fA-F])(?<!u8)'(?=[0-9a-fA-F])"
@@ -152,11 +157,20 @@ _JS_WORDS: Final = frozenset(
         "extends",
     ]
 )
+_JS_CLASS: Final = r"\\.|\[(?:\\.|[^\]\\\r\n])*\]"
+"""Of a regular expression: what hides its end."""
 _JS_QUOTED: Final = (
     *_SLASHES,
     Quoted(opens=r"(?P<q>[\"'])", closes="{q}", lined=True),
     Quoted(opens="`", closes="`", holes=((r"\$\{", "}"),)),
-    Quoted(opens="/", closes="/", escapes=r"\\.|\[(?:\\.|[^\]\\\r\n])*\]", lined=True, operand="value"),
+    # Behind a bracket nobody knows whether a value has ended; but these are methods of no quotient.
+    Quoted(
+        opens=r"(?<=[)}\s])/(?=(?:\\[^\r\n]|\[(?:\\[^\r\n]|[^\]\\\r\n]){0,80}+\]|[^/\\\[\r\n]){1,200}+/[dgimsuvy]{0,8}\.(?:test|exec)\()",
+        closes="/",
+        escapes=_JS_CLASS,
+        lined=True,
+    ),
+    Quoted(opens="/", closes="/", escapes=_JS_CLASS, lined=True, operand="value"),
 )
 _JAVASCRIPT: Final = Lexis(signs="/\"'`<", quoted=_JS_QUOTED, value_words=_JS_WORDS, markup=Markup(hole=r"\{"))
 _TYPESCRIPT: Final = Lexis(signs="/\"'`", quoted=_JS_QUOTED, value_words=_JS_WORDS, angles=True)
@@ -191,11 +205,14 @@ _RUST: Final = Lexis(
 _JAVA: Final = Lexis(
     signs="/\"'", quoted=(*_SLASHES, Quoted(opens='"""', closes='"""'), _DOUBLE, _CHARACTER), angles=True
 )
-_C: Final = Lexis(signs="/\"'#", quoted=(*_SLASHES, _DOUBLE, _CHARACTER), skips=(_SEPARATED_DIGITS,), directives=True)
+_C: Final = Lexis(
+    signs="/\"'#", quoted=(_CONTINUED, _BLOCK, _DOUBLE, _CHARACTER), skips=(_SEPARATED_DIGITS,), directives=True
+)
 _CPP: Final = Lexis(
     signs="/\"'#",
     quoted=(
-        *_SLASHES,
+        _CONTINUED,
+        _BLOCK,
         Quoted(opens=r"(?<=R)\"(?P<d>[^()\\\s]{0,16})\(", closes=")" + '{d}"', escapes=""),
         _DOUBLE,
         _CHARACTER,
@@ -217,7 +234,7 @@ _CSHARP: Final = Lexis(
         Quoted(opens=r"\$\"", closes='"', escapes=r"\\.|\{\{|\}\}", holes=_CS_HOLE, lined=True),
         _DOUBLE,
         _CHARACTER,
-        Quoted(opens=r"(?<!:):(?![:=])", pattern=r"(?=\})", escapes="", lined=True, in_hole=True),
+        Quoted(opens=r"(?<!:):(?![:=])", pattern=r"(?=[}\"])", escapes=r"\\\"", lined=True, in_hole=True),
     ),
     directives=True,
     angles=True,
@@ -286,6 +303,8 @@ _PHP: Final = Lexis(signs="/\"'#`<?",
 
 _SH_HOLES: Final = ((r"\$\(", ")"), ("`", "`"))
 _SH_HEREDOC: Final = r"(?<!<)<<(?P<dash>-?)[ \t]*"
+_SH_SHIFT: Final = r"(?:^|[;&|({]|\b(?:do|then|else))[ \t]*let[ \t][^;&|]*\Z|[\w$]\[[^\[\]\"'` \t]*\Z"
+"""A sum, or the index of an array."""
 _SHELL: Final = Lexis(signs="#\"'`$<\\s;",
     quoted=(
         _line_comment(r"(?<![^\s;&|()`])#"),
@@ -294,8 +313,8 @@ _SHELL: Final = Lexis(signs="#\"'`$<\\s;",
         Quoted(opens=r'\$?"', closes='"', holes=_SH_HOLES, inner=("parameter in a string",), name="double"),
         Quoted(opens=r"\$\{", closes="}", within=None, holes=_SH_HOLES, inner=("parameter", "double", "single"), name="parameter"),
         Quoted(opens=r"\$\{", closes="}", within=None, holes=_SH_HOLES, inner=("parameter in a string", "double"), name="parameter in a string", in_text=True),
-        Quoted(opens=_SH_HEREDOC + r"(?P<s>['\"\\])(?P<w>[^\s'\"\\]+)['\"]?", closes="\n{w}", pattern=r"^\t*{w}$", escapes="", heredoc=True),
-        Quoted(opens=_SH_HEREDOC + r"(?P<w>[A-Za-z_]\w*)", closes="\n{w}", pattern=r"^\t*{w}$", holes=_SH_HOLES, inner=("parameter in a string",), heredoc=True),
+        Quoted(opens=_SH_HEREDOC + r"(?P<s>['\"\\])(?P<w>[^\s'\"\\]+)['\"]?", closes="\n{w}", pattern=r"^\t*{w}$", escapes="", heredoc=True, not_behind=_SH_SHIFT),
+        Quoted(opens=_SH_HEREDOC + r"(?P<w>[A-Za-z_]\w*)", closes="\n{w}", pattern=r"^\t*{w}$", holes=_SH_HOLES, inner=("parameter in a string",), heredoc=True, not_behind=_SH_SHIFT),
     ),
     # A closer behind the sign that a command goes on in the next line is one too many, and no sign of a command's.
     skips=(r"(?<=\s)\\(?![\]}][ \t]*(?:\n|\Z)).|(?<!\s)\\.", r"\$[#?!$@*-]", r"<<<"),
@@ -313,7 +332,12 @@ _LUA: Final = Lexis(
 )
 
 _CSS: Final = Lexis(
-    signs="/\"'", quoted=(_comment(r"/\*", "*/"), Quoted(opens=r"(?P<q>[\"'])", closes="{q}", lined=True))
+    signs="/\"'",
+    quoted=(
+        _BLOCK,
+        Quoted(opens=r"(?P<q>[\"'])", closes="{q}", lined=True),
+        Quoted(opens=r"(?i:(?<=\burl))\((?!\s*[\"'])", closes=")", lined=True),
+    ),
 )
 _HTML: Final = Lexis(
     brackets="",

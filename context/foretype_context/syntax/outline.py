@@ -75,7 +75,10 @@ class OutlinePiece:
         return not self.name.startswith("_") or (self.name.startswith("__") and self.name.endswith("__"))
 
     def lines(self, *, documented: bool = True, private: bool = True) -> Iterator[str]:
-        said, below = [self.documentation] * bool(documented and self.documentation), self.documentation.lstrip().startswith('"')
+        said, below = (
+            [self.documentation] * bool(documented and self.documentation),
+            self.documentation.lstrip().startswith('"'),
+        )
         yield from [] if below else said
         yield self.head
         yield from said if below else []

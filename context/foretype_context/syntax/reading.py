@@ -69,6 +69,7 @@ _VALUE: Final = '"'
 _LAST: Final = re.compile(r"[\w$]+\Z|\S\Z")
 _CODE: Final = (Sort.BRACKET, Sort.HOLE, Sort.ARMS, Sort.DIRECTIVE)
 _NO_PATTERN: Final = re.compile(r"(?:;;&?|;&|\bcase\s.*\sin)[ \t]*\Z")
+_LEFT_CHARS: Final = 200
 _NAME: Final = re.compile(r"[\w:.-]*")
 _DIRECTIVE: Final = r"#[ \t]*(?P<word>[a-z]+)"
 _GROUP: Final = re.compile(r"\(\?P<(\w+)>")
@@ -112,7 +113,7 @@ class _Modes:
         )
         self.tag = re.compile(rf"(?P<end>/?>)|(?P<quote>[\"'])|{hole}|(?P<stray>{in_tag})")
         self.children = re.compile(
-            rf"(?P<comment><!--)|(?P<out></(?P<name>[\w:.-]*)\s*>)|(?P<tag><(?=[A-Za-z_>]))|{hole}|(?P<stray>{between})"
+            rf"(?P<comment><!--)|(?P<cdata><!\[CDATA\[)|(?P<out></(?P<name>[\w:.-]*)\s*>)|(?P<tag><(?=[A-Za-z_>]))|{hole}|(?P<stray>{between})"
         )
 
     def _code(self, *, lined: bool, hole: bool) -> re.Pattern[str]:
@@ -347,6 +348,8 @@ class Reading:
         rule, stack, start = self._modes.lexis.quoted[number], self._stack, found.start()
         if rule.operand and not self._may_be_value(text, start, rule.operand):
             return None
+        if rule.not_behind and re.search(rule.not_behind, _left_of(text, start)):
+            return None
         closer, pattern = rule.closes, rule.pattern
         for name in self._modes.groups[number]:
             value = found[f"r{number}_{name}"] or ""
@@ -508,6 +511,8 @@ class Reading:
         match found.lastgroup:
             case "comment":
                 stack.append(Frame(Sort.TEXT, found[0], "-->", -4, "-->"))
+            case "cdata":
+                stack.append(Frame(Sort.TEXT, found[0], "]]>", -3, r"\]\]>"))
             case "tag":
                 return self._element(text, found.start())
             case "hole":
@@ -532,6 +537,11 @@ class Reading:
                 self._lowered(at)
                 return
         self.faults.append(at)
+
+
+def _left_of(text: str, at: int) -> str:
+    """What stands left of a place on its line, as far as anything is told by it."""
+    return text[max(text.rfind("\n", 0, at) + 1, at - _LEFT_CHARS) : at]
 
 
 def within_of(language: str, state: LexicalState) -> Within | None:
