@@ -15,7 +15,8 @@ from typing import Final
 
 from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
 from foretype_context.folder.git import is_another_work_tree, repository_at
-from foretype_context.folder.ignored import Rules, is_ignored, rules_below, rules_of_user
+from foretype_context.folder.ignore_rules import Rules, is_ignored, rules_of_user
+from foretype_context.folder.ignored import Ignored, rules_at, rules_below
 from foretype_context.folder.small_files import read_small
 from foretype_context.syntax.languages import PLAINTEXT, language_of
 from foretype_context.text.strings import plain_line_ends, well_formed
@@ -89,7 +90,8 @@ def scan(
         raise WorkspaceGoneError(f"{root} is not a folder (any more); open another one")
     found = Scan()
     own, repository = rules_of_user(globs), repository_at(root)
-    stack: list[tuple[str, Rules]] = [("", own)]
+    above = rules_at(root, own)
+    stack: list[tuple[str, Rules]] = [] if above is None else [("", above)]
     seen = 0
     while stack:
         if cancelled():
@@ -133,23 +135,22 @@ def scan(
     return found
 
 
-def is_scanned(root: Path, path: PurePosixPath, own: Rules = ()) -> bool:
+def is_scanned(root: Path, path: PurePosixPath, ignored: Ignored) -> bool:
     """Whether :func:`scan` would come to this path and list it, as far as folders, links and rules go.
 
     Args:
         path: relative to the root.
-        own: rules of the user.
+        ignored: of the root.
     """
-    rules, repository = own, repository_at(root)
-    folder = ""
+    if ignored(root / path):
+        return False
+    repository = repository_at(root)
+    folder = root
     for name in path.parts[:-1]:
-        rules = rules_below(rules, root, folder, own)
-        folder = f"{folder}/{name}" if folder else name
-        if name.startswith(".") or name in _FOLDERS or is_ignored(folder + "/", rules) or (root / folder).is_symlink():
+        folder /= name
+        if name.startswith(".") or name in _FOLDERS or folder.is_symlink() or is_another_work_tree(folder, repository):
             return False
-        if is_another_work_tree(root / folder, repository):
-            return False
-    return not is_ignored(path.as_posix(), rules_below(rules, root, folder, own)) and not (root / path).is_symlink()
+    return not (root / path).is_symlink()
 
 
 def read_source(root: Path, path: str) -> tuple[str, FileState] | None:

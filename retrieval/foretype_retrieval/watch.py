@@ -16,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import platformdirs
-from foretype_context.folder.ignored import IGNORE_FILE, Ignored, rules_of_user
+from foretype_context.folder.ignore_rules import IGNORE_FILE, is_ignore_file
+from foretype_context.folder.ignored import Ignored
 from foretype_context.text.strings import well_formed
 
 from foretype_retrieval.embedder import Embedder
@@ -93,7 +94,8 @@ class IndexedFolder:
         self._table = table
         self._globs = globs
         self.ignored = Ignored(root, globs)
-        self._own = rules_of_user(globs)
+        self._left_out = Ignored(root, globs)  # for the thread here
+        self._rules_seen = 0
         self._clock = clock
         self._on_progress = on_progress
         self._problem = self._fault = ""
@@ -116,7 +118,7 @@ class IndexedFolder:
 
     def touched(self, path: str) -> None:
         """A file was saved, made or deleted."""
-        if PurePosixPath(path).name == IGNORE_FILE:
+        if is_ignore_file(PurePosixPath(path)):
             self._rules_moved = True  # what it leaves out is told by the tree alone
         with self._lock:
             self._touched[path] = None
@@ -165,6 +167,8 @@ class IndexedFolder:
             try:
                 now = self._clock()
                 moved = self._git.moved() or moved
+                if self._rules_changed():
+                    self._rules_moved = True
                 if self._rules_moved and self.index is not None:
                     self._rules_moved, compared_s = False, float("-inf")
                 if touched:
@@ -193,6 +197,12 @@ class IndexedFolder:
                 if not touched:
                     moved = True
                     self._closed.wait(_AFTER_FAULT_S)
+
+    def _rules_changed(self) -> bool:
+        """Whether what git leaves out of the whole folder was changed, of which no editor need tell: it may lie outside of it."""
+        self._left_out(self.root / IGNORE_FILE)
+        before, self._rules_seen = self._rules_seen, self._left_out.changes
+        return before != self._rules_seen
 
     def _take_touched(self) -> list[str]:
         now = self._clock()
@@ -305,7 +315,7 @@ class IndexedFolder:
         return text, FileState(status.st_size, status.st_mtime_ns)
 
     def _is_scanned(self, path: str) -> bool:
-        return is_scanned(self.root, PurePosixPath(path), self._own)
+        return is_scanned(self.root, PurePosixPath(path), self._left_out)
 
     def _compare(self) -> None:
         """Compares the tree with the index and takes in what differs."""

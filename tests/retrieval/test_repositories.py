@@ -49,7 +49,8 @@ def test_rules_end_where_a_repository_begins_and_the_users_do_not(tmp_path: Path
     every = [path.relative_to(root) for path in root.rglob("*.py")]
     ignored = Ignored(root, own)
     assert sorted(path.as_posix() for path in every if not ignored(root / path)) == expected
-    assert is_scanned(root, PurePosixPath("sub/lib/b.py")) and not is_scanned(root, PurePosixPath("pkg/lib/a.py"))
+    assert is_scanned(root, PurePosixPath("sub/lib/b.py"), ignored)
+    assert not is_scanned(root, PurePosixPath("pkg/lib/a.py"), ignored)
 
 
 def test_a_file_that_only_looks_like_a_repository_ends_no_rules(tmp_path: Path) -> None:
@@ -63,7 +64,9 @@ def test_a_linked_work_tree_inside_is_not_indexed_beside_its_own_repository(tmp_
     commit(root / "other", {"c.py": "x = 1\n"})
     assert git(root, "status", "--short").split() == ["??", "other/", "??", "pkg/feature/"]
     assert sorted(scan(root).files) == ["a.py", "other/c.py", "pkg/b.py"]
-    assert not is_scanned(root, PurePosixPath("pkg/feature/a.py")) and is_scanned(root, PurePosixPath("other/c.py"))
+    ignored = Ignored(root)
+    assert not is_scanned(root, PurePosixPath("pkg/feature/a.py"), ignored)
+    assert is_scanned(root, PurePosixPath("other/c.py"), ignored)
     assert sorted(scan(root / "pkg").files) == ["b.py"]
     assert sorted(scan(root / "pkg" / "feature").files) == ["a.py", "pkg/b.py"]
 

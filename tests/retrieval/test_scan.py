@@ -50,6 +50,16 @@ def test_gitignore_holds_for_its_folder_and_inner_ones_overrule(tmp_path: Path) 
     assert found(write_files(tmp_path, files)) == ["a.py", "pkg/c.py", "pkg/gen/d.py", "pkg/tmp_keep.py"]
 
 
+def test_a_folder_of_a_repository_has_the_rules_from_above_it(tmp_path: Path) -> None:
+    rules = {".gitignore": "customers.py\n/app/gen/\nout/\n!kept.py\n", ".git/info/exclude": "kept.py\nsecret.py\n"}
+    names = ("customers.py", "main.py", "gen/a.py", "kept.py", "secret.py", "out/b.py")
+    repo = write_files(tmp_path, {**rules, ".git/HEAD": "", **{f"app/{name}": "x = 1\n" for name in names}})
+    for root in (repo, repo / "app"):
+        assert [path.removeprefix("app/") for path in found(root)] == ["kept.py", "main.py"]
+    assert found(repo / "app", ["/main.py"]) == ["kept.py"]
+    assert found(repo / "app" / "out") == [], "left out itself"
+
+
 def test_globs_of_the_user_are_left_out(tmp_path: Path) -> None:
     assert found(write_files(tmp_path), ["shop/*", "*.ts"]) == []
 

@@ -422,6 +422,24 @@ def ignored_while_nothing_ran(one: IndexedFolder, root: Path, cache: Path) -> In
     return other
 
 
+def test_rules_above_the_folder_and_of_its_repository_are_followed_though_nobody_tells(
+    root: Path, tmp_path: Path
+) -> None:
+    (root / "geometry.py").write_text("class Rectangle:\n    def area(self):\n        return 1\n")
+    write_files(tmp_path, {".git/HEAD": "", ".gitignore": "", ".git/info/exclude": ""})
+    one = IndexedFolder(root, tmp_path / "cache", LazyEmbedder())
+    one.start()
+    try:
+        for rules in (tmp_path / ".gitignore", tmp_path / ".git/info/exclude"):
+            wait_until(lambda: defines(one, "Rectangle"))
+            rules.write_text("geometry.py\n")
+            wait_until(lambda: not defines(one, "Rectangle"))
+            rules.write_text("")
+        wait_until(lambda: defines(one, "Rectangle"))
+    finally:
+        one.close()
+
+
 @pytest.mark.parametrize("leave_out", [globs_from_the_start, ignored_and_told, ignored_while_nothing_ran])
 def test_what_is_left_out_since_it_was_indexed_is_gone_and_stays_gone(
     root: Path, tmp_path: Path, leave_out: Callable[[IndexedFolder, Path, Path], IndexedFolder]

@@ -240,7 +240,10 @@ def repository_at(folder: Path) -> Repository | None:
 def is_repository(folder: Path) -> bool:
     """Whether a repository begins at this very folder. Git's rules of the folders above end there."""
     found = _git_dir(folder)
-    return found is not None and (found / "HEAD").is_file()
+    try:
+        return found is not None and (found / "HEAD").is_file()
+    except OSError:  # that of somebody else, above ours
+        return False
 
 
 def is_another_work_tree(folder: Path, repository: Repository | None) -> bool:

@@ -1,78 +1,82 @@
-"""What a repository's `.gitignore` files and the user's globs leave out."""
+"""What git and the user's globs leave out of a root, which may be a folder of a repository, or hold others."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from functools import lru_cache
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final
 
-from foretype_context.errors import NotSmallError
-from foretype_context.folder.git import is_repository
-from foretype_context.folder.globs import PATTERNS_MAX, STARS_MAX, Globs
-from foretype_context.folder.small_files import read_small
+from foretype_context.folder.git import is_repository, repository_at
+from foretype_context.folder.ignore_rules import IGNORE_FILE, Rules, is_ignored, rules_of_user, with_file
+from foretype_context.folder.user_excludes import user_excludes
 
-_logger = logging.getLogger(__name__)
-
-IGNORE_FILE: Final = ".gitignore"
-_IGNORE_BYTES: Final = 128 << 10
-
-Rules = tuple[tuple[str, Globs], ...]
-"""Outermost first: the folder that a file of rules stands in (with a slash behind it, or empty), and its rules."""
+_Stamp = tuple[int, int, int]
 
 
-def rules_of_user(globs: Sequence[str]) -> Rules:
-    """Globs in the form of `.gitignore`, for the whole root."""
-    return (("", Globs(globs)),) if globs else ()
+def _nothing(path: Path) -> None:
+    """Nobody wants to know what is looked at."""
 
 
-def rules_below(rules: Rules, root: Path, folder: str, own: Rules = ()) -> Rules:
-    """The rules that hold inside `folder` (relative to `root`), given those that hold for it. Unreadable files say nothing.
+def rules_at(root: Path, own: Rules = (), look_at: Callable[[Path], None] = _nothing) -> Rules | None:
+    """The rules that hold for a root before its own `.gitignore` is read; None: git leaves out the root itself.
 
-    A path meets at most :data:`PATTERNS_MAX` patterns, outermost first; that some are left out is logged once.
+    Outside of a repository they are `own`. In one they are, weakest first: the user's file for all repositories,
+    `info/exclude`, `own`, and each `.gitignore` from the top of the work tree down to the root's parent.
 
     Args:
-        own: rules of the user. They alone reach into a repository inside of another, a submodule say: git's end where it begins.
+        own: rules of the user for the root.
+        look_at: told of each file that rules are made of, or would be, before it is read.
     """
-    path = root / folder / IGNORE_FILE
-    if folder and is_repository(root / folder):
-        rules = own
     try:
-        data = read_small(path, _IGNORE_BYTES)
-    except NotSmallError as error:
-        _tell(str(path), str(error))
-        return rules
-    except OSError:
-        return rules
-    globs = _read(str(path), data, PATTERNS_MAX - sum(len(one) for _, one in rules))
-    return (*rules, (folder + "/" if folder else "", globs)) if len(globs) else rules
+        real = Path(os.path.realpath(root))
+    except ValueError:  # a NUL in the name
+        return own
+    for top in (real, *real.parents):
+        look_at(top / ".git")
+        if is_repository(top):
+            break
+    else:
+        return own
+    names = real.relative_to(top).parts
+    rules = weak = _of_repository(top, "", look_at)
+    for at in range(len(names)):
+        rules = _with_gitignore(rules, top, "/".join(names[:at]), look_at)
+        if is_ignored("/".join(names[: at + 1]) + "/", rules):
+            return None
+    below = "".join(f"{name}/" for name in names)
+    moved = [one._replace(inside="", above=below[len(one.inside) :]) for one in rules]
+    return (*moved[: len(weak)], *own, *moved[len(weak) :])
 
 
-@lru_cache(maxsize=64)
-def _read(path: str, data: bytes, room: int) -> Globs:
-    """The rules of a file; kept, since a folder is gone through again and again."""
-    globs = Globs(data.decode("utf-8-sig", "surrogateescape").split("\n"), room=room)
-    if globs.left_out:
-        bounds = f"a path meets at most {PATTERNS_MAX:,} patterns of at most {STARS_MAX} stars each"
-        _tell(path, f"{globs.left_out:,} of its patterns are left out: {bounds}")
-    return globs
+def rules_below(
+    rules: Rules, root: Path, folder: str, own: Rules = (), look_at: Callable[[Path], None] = _nothing
+) -> Rules:
+    """The rules that hold inside `folder` (relative to `root`), given those that hold for it.
+
+    Args:
+        own: rules of the user for the root. They alone reach into a repository inside of another, a submodule say: git's end
+            where it begins.
+    """
+    if folder and is_repository(root / folder):
+        rules = (*_of_repository(root / folder, f"{folder}/", look_at), *own)
+    return _with_gitignore(rules, root, folder, look_at)
 
 
-@lru_cache(maxsize=256)
-def _tell(path: str, problem: str) -> None:
-    """Says it once."""
-    _logger.warning("%r: %s", path, problem)
+def _of_repository(top: Path, inside: str, look_at: Callable[[Path], None]) -> Rules:
+    """What holds in a repository whatever its `.gitignore` files are. Git follows links to these files, as it does not to those."""
+    rules: Rules = ()
+    repository = repository_at(top)
+    for file in (user_excludes(look_at), repository and repository.common_dir / "info" / "exclude"):
+        if file is not None:
+            look_at(top / file)
+            rules = with_file(rules, top / file, inside, links=True)
+    return rules
 
 
-def is_ignored(path: str, rules: Rules) -> bool:
-    """Whether `rules` leave out a path relative to the root; a folder's ends in a slash. Its parents are not looked at."""
-    # The innermost file that says anything about a path decides, as git has it.
-    for prefix, globs in reversed(rules):
-        said = globs.says(path[len(prefix) :])
-        if said is not None:
-            return said
-    return False
+def _with_gitignore(rules: Rules, root: Path, folder: str, look_at: Callable[[Path], None]) -> Rules:
+    path = root / folder / IGNORE_FILE
+    look_at(path)
+    return with_file(rules, path, f"{folder}/" if folder else "")
 
 
 class Ignored:
@@ -90,12 +94,12 @@ class Ignored:
         self.root = root
         self._own = rules_of_user(globs)
         self._rules: dict[str, Rules | None] = {}
-        self._stamps: dict[str, tuple[int, int] | None] = {}
+        self._stamps: dict[Path, _Stamp | None] = {}
         self.changes: int = 0
 
     def look(self) -> None:
-        """Forget what is not on disk any more: a stat for each folder that was asked about."""
-        if any(stamp != self._stamp(name) for name, stamp in self._stamps.items()):
+        """Forget what is not on disk any more: a stat for each file of rules that there was, or could have been."""
+        if any(stamp != _stamp(path) for path, stamp in self._stamps.items()):
             self.changes += 1
             self._rules.clear()
             self._stamps.clear()
@@ -118,14 +122,20 @@ class Ignored:
                 if rules is not None and is_ignored(f"{name}/", rules):
                     rules = None
             else:
-                rules = self._own
-            self._stamps[name] = self._stamp(name)
-            self._rules[name] = None if rules is None else rules_below(rules, self.root, name, self._own)
+                rules = rules_at(self.root, self._own, self._note)
+            self._rules[name] = None if rules is None else rules_below(rules, self.root, name, self._own, self._note)
         return self._rules[name]
 
-    def _stamp(self, folder: str) -> tuple[int, int] | None:
-        try:
-            status = (self.root / folder / IGNORE_FILE).lstat()
-        except (OSError, ValueError):
-            return None
-        return status.st_mtime_ns, status.st_size
+    def _note(self, path: Path) -> None:
+        if path not in self._stamps:
+            self._stamps[path] = _stamp(path)
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What differs as soon as a file of rules says something else, or a repository begins or ends."""
+    try:
+        status = os.stat(path, follow_symlinks=path.name != IGNORE_FILE)
+    except (OSError, ValueError):
+        return None
+    # Git writes into its folder all the time.
+    return (status.st_ino, 0, 0) if path.name == ".git" else (status.st_ino, status.st_mtime_ns, status.st_size)

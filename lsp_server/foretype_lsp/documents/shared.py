@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from foretype_client.listeners import Listeners
 from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources
-from foretype_context.folder.ignored import IGNORE_FILE
+from foretype_context.folder.ignore_rules import is_ignore_file
 from foretype_context.syntax.document import Change, Document
 from foretype_wire.subscriptions import Subscribers
 
@@ -182,7 +182,7 @@ class SharedDocuments:
 
     def saved(self, uri: str) -> None:
         self.sources.saved(uri)
-        if PurePosixPath(path_of(uri)).name == IGNORE_FILE and self.flow is not None:
+        if is_ignore_file(PurePosixPath(path_of(uri))) and self.flow is not None:
             self.flow.excluded([])
 
     def opened(self, held: HeldText) -> str | None:
