@@ -334,6 +334,60 @@ def test_a_typo_that_stays_refuses_once() -> None:
     assert [(event.id, event.rejected, event.at_s) for event in editor.of(Ended)] == [("s1", True, 1.0)]
 
 
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(2, 3, ""), (2, 2, "=")],
+        [(1, 3, ""), (1, 1, " =")],
+        [(2, 3, ""), (1, 2, ""), (1, 1, " "), (2, 2, "=")],
+        [(2, 3, ""), (2, 2, "+"), (2, 3, ""), (2, 2, "=")],
+        [(2, 3, "=="), (3, 4, "")],
+        [(2, 3, "+"), (2, 3, "=")],
+        [(2, 3, ""), (2, 2, "= ")],
+        [(3, 3, " 1"), (2, 5, ""), (2, 2, "=")],
+        [(3, 3, " 1"), (2, 5, "= 2"), (4, 5, "")],
+        [(3, 3, " 1"), (0, 5, "x"), (1, 1, " =")],
+        [(2, 3, ""), (-50, -50, "y\n"), (4, 4, "=")],
+        [(3, 3, "1"), (-50, -50, "y\n"), (5, 6, "")],
+    ],
+)
+def test_what_is_taken_away_ahead_of_it_and_put_back_refuses_nothing(edits: list[tuple[int, int, str]]) -> None:
+    """And it goes on where it stands, as far as it is typed."""
+    editor = offered("\n" * 60 + "x =|\n", " 1 + 2")
+    for number, (start, end, text) in enumerate(edits):
+        editor.edit(60 + start, 60 + end, text, 1.0 + number / 2)
+        editor.cursor = editor.document.text.rindex("\n")
+        editor.events += editor.feedback.moved(editor.place(), editor.cursor, 1.0 + number / 2)
+    left = editor.feedback.visible(URI)
+    assert left is not None and left.rest == left.strand.rest_at(editor.place())
+    for key in left.rest[:3]:
+        editor.press(key, 4.0)
+    assert rest(editor) == left.strand.rest_at(editor.place()) != ""
+    editor.wait(9.0)
+    assert not editor.feedback.refused(editor.place(), rest(editor) or "", 9.0) and not editor.of(Ended)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [(2, 3, ""), (2, 2, "+")],
+        [(2, 3, "")],
+        [(2, 3, ""), (2, 2, "==")],
+        [(2, 3, ""), (2, 2, "\nx =")],
+    ],
+)
+def test_what_is_taken_away_ahead_of_it_and_replaced_by_something_else_refuses_it(
+    edits: list[tuple[int, int, str]],
+) -> None:
+    editor = offered("x =|\n", " 1 + 2")
+    for number, edit in enumerate(edits):
+        editor.edit(*edit, 1.0 + number)
+        editor.events += editor.feedback.moved(editor.place(), editor.cursor, 1.0 + number)
+        assert rest(editor) is None
+    editor.wait(9.0)
+    assert [event.rejected for event in editor.of(Ended)] == [True]
+
+
 def test_the_undo_of_a_part_goes_back_to_what_it_was() -> None:
     editor = offered(LINE, "item.price")
     editor.press("item", 1.0)

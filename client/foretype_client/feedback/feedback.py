@@ -84,22 +84,29 @@ class _Doubted(NamedTuple):
 
     Attributes:
         begin: character offset where its text began, or would.
+        gone: characters left of it that were taken away since: what is put in there next is in their place.
     """
 
     offer: VisibleSuggestion
     since_s: float
     begin: int
+    gone: int = 0
 
     def leads_to(self, place: Place, offset: int) -> bool:
         typed = self.offer.strand.typed(place)
         return typed is not None and typed < len(self.offer.strand.text) and offset - typed == self.begin
 
     def after(self, change: Change) -> _Doubted:
-        begin = self.begin
+        begin, gone = self.begin, self.gone
         for edit in change.edits:
-            if edit.end <= begin and edit.start < begin:
+            if edit.end < begin:
                 begin += edit.growth
-        return self._replace(begin=begin)
+            elif edit.start <= begin:
+                left = begin - edit.start
+                # What ends at it stands ahead of it. Of what is put in there or over it, that does which was taken away.
+                back = len(edit.text) if left and edit.end == begin else min(left + gone, len(edit.text))
+                begin, gone = edit.start + back, max(0, gone + left - back)
+        return self._replace(begin=begin, gone=gone)
 
 
 class Feedback:
@@ -228,7 +235,7 @@ class Feedback:
             if doubted.leads_to(place, offset):
                 self._doubted[place.uri].remove(doubted)
                 self._offers[place.uri] = doubted.offer
-                doubted.offer.back_to(doubted.offer.strand.typed(place) or 0)
+                doubted.offer.stand_at(offset, doubted.offer.strand.typed(place) or 0)
                 return events
             events += self._end(doubted.offer, EndReason.REPLACED, doubted.since_s) if came_back else []
         return events

@@ -81,6 +81,11 @@ class VisibleSuggestion:
         self.typed = typed
         self.accepted, self.reported_typed = min(self.accepted, typed), min(self.reported_typed, typed)
 
+    def stand_at(self, offset: int, typed: int) -> None:
+        """It is back in the document, of which `typed` characters of it stand left of `offset`."""
+        self.back_to(typed)
+        self.offset, self.rest = offset, self.strand.text[typed:]
+
     def follow(self, snapshot: Snapshot) -> None:
         """Edits elsewhere may have changed what the places of the strand are known by: it begins at the one that is there now."""
         behind = self.typed - (self.strand.typed(self.place) or 0)
