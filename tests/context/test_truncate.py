@@ -47,6 +47,44 @@ def test_text_ends_with_its_block(path: str, marked: str, text: str, kept: str |
     assert cut(path, marked, text) == kept
 
 
+@pytest.mark.parametrize(
+    ("path", "marked", "text", "kept"),
+    [
+        ("a.sh", "if x; then|\n", "\n  a\nelse\n  b\nfi\nmore\n", "\n  a\nelse\n  b\nfi"),
+        ("a.sh", "if x; then|\n", "\n  a\nelif y; then\n  b\nelse\n  c\nfi\n", None),
+        ("a.sh", "f() {\n  if x; then|\n}\n", "\n    a\n  else\n    b\n  fi\n}\n", "\n    a\n  else\n    b\n  fi"),
+        ("a.rb", "begin|\n", "\n  a\nrescue => e\n  b\nensure\n  c\nend\nd\n", "\n  a\nrescue => e\n  b\nensure\n  c\nend"),
+        ("a.rb", "case x\nwhen 1 then|\n", "\n  a\nwhen 2\n  b\nelse\n  c\nend\nd\n", "\n  a\nwhen 2\n  b\nelse\n  c\nend"),
+        ("a.rb", "case x\nin [a] then|\n", "\n  a\nin [a, b]\n  b\nend\nd\n", "\n  a\nin [a, b]\n  b\nend"),
+        ("a.lua", "if x then|\n", "\n  a()\nelseif y then\n  b()\nelse\n  c()\nend\nd()\n", "\n  a()\nelseif y then\n  b()\nelse\n  c()\nend"),
+        ("a.lua", "repeat|\n", "\n  a()\nuntil x\nb()\n", "\n  a()\nuntil x"),
+        # Its end does not come, or something else does.
+        ("a.sh", "if x; then|\n", "\n  a\nelif y; then\n  b\nelse\n  c\n", "\n  a"),
+        ("a.rb", "begin|\n", "\n  a\nrescue\n  b\nc\nend\n", "\n  a"),
+        # Its end stands below, or the branch itself.
+        ("a.sh", "if x; then|\nfi\n", "\n  a\nelse\n  b\n", None),
+        ("a.sh", "if x; then|\nfi\n", "\n  a\nelse\n", "\n  a"),
+        ("a.sh", "if x; then|\nelse\n  c\nfi\n", "\n  a\nelse\n  b\nfi\n", "\n  a"),
+        # Words that begin alike, and what no word ends.
+        ("a.rb", "loop do|\n", "\n  a\nensured = 1\nend\n", "\n  a"),
+        ("a.lua", "while x do|\n", "\n  a()\nend_time = 1\n", "\n  a()"),
+        ("a.sh", "if x; then|\n", "\n  a\nfi\nmore\n", "\n  a\nfi"),
+        ("a.py", "if x:|\n", "\n  a\nelse:\n  b\n", "\n  a"),
+    ],
+)  # fmt: skip
+def test_a_block_goes_on_with_its_other_branches(path: str, marked: str, text: str, kept: str | None) -> None:
+    assert cut(path, marked, text) == kept
+
+
+def test_a_branch_that_is_still_coming_is_shown_with_its_end() -> None:
+    snapshot = Document("u", "if x; then\n", path="a.sh").snapshot()
+    shown = [
+        finish(text, snapshot, 10, kind=SuggestionKind.BLOCK, final=False).text
+        for text in ("\n  a\nel", "\n  a\nelse\n  b\n", "\n  a\nelse\n  b\nfi\n", "\n  a\nelse\n  b\nfi\nmore\n")
+    ]
+    assert shown == ["\n  a", "\n  a", "\n  a\nelse\n  b\nfi", "\n  a\nelse\n  b\nfi"]
+
+
 def test_every_language_with_a_grammar_is_tried() -> None:
     tried = {Document("u", "", path=path).language for path, *_ in KEPT}
     assert tried >= {name for name, spec in LANGUAGES.items() if spec.wheel}

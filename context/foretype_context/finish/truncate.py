@@ -15,7 +15,14 @@ from tree_sitter import Node, Parser
 
 from foretype_context.finish.surroundings import in_text
 from foretype_context.prompt.windows import View
-from foretype_context.syntax.blocks import block_indent, ends_by_bracket, indent_columns, opens_block, statement_start
+from foretype_context.syntax.blocks import (
+    block_indent,
+    ends_by_bracket,
+    indent_columns,
+    next_filled_line,
+    opens_block,
+    statement_start,
+)
 from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import LanguageSpec, language_spec, parser_for
 from foretype_context.syntax.parsing import parse_in_steps
@@ -92,10 +99,26 @@ def _is_outside(line: str, view: View, limit: int, reading: Reading) -> bool:
     )
 
 
-def _begins_with_closer(spec: LanguageSpec, line: str) -> bool:
-    """Whether a line ends a block, whatever is done with it then: `end.join`, `done <<EOF`."""
-    stripped = line.strip()
-    return any(stripped.startswith(word) and not stripped[len(word) :][:1].isalnum() for word in spec.closes_block)
+def _begins_with(words: tuple[str, ...], line: str | None) -> bool:
+    """Whether a line begins with one of some words or brackets, whatever comes then: `end.join`, `done <<EOF`, and not `end_time`."""
+    stripped = (line or "").strip()
+    return any(re.match(rf"{re.escape(word)}(?!\w)", stripped) for word in words)
+
+
+def _line_below_opener(view: View, opener: int | None) -> str | None:
+    """The next line of the file that says something, where it stands as the line that opens the block: then it is of that block."""
+    line = next_filled_line(view.snapshot, view.line)
+    return line if line is not None and indent_columns(line) == opener else None
+
+
+def _without_empty_branches(lines: list[str], spec: LanguageSpec, opener: int | None) -> list[str]:
+    """Without a last `else` that has no body yet."""
+    kept = list(lines)
+    while kept and (
+        not kept[-1].strip() or (indent_columns(kept[-1]) == opener and _begins_with(spec.continues_block, kept[-1]))
+    ):
+        kept.pop()
+    return kept
 
 
 def _goes_on(lines: list[str]) -> bool:
@@ -125,14 +148,21 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
     floor = reading.depth
     outer = len(view.snapshot.lexical_at(view.line).stack)  # the opener's line may open more than one
     kept = list[str]()
+    branch: int | None = None  # the first `else` whose end has not come
+    below = _line_below_opener(view, opener)
+    may_branch = not _begins_with(spec.continues_block, below)  # the file's own branch is the next one
     body = next((indent_columns(line) for line in lines[1:] if line.strip()), 0)
     limit = min(indent_columns(head), body) if view.typed.strip() else least
     for number, line in enumerate(lines):
         columns = indent_columns(line)
         if kept and not by_bracket and line.strip() and columns < least and reading.depth <= floor:
-            if opener is not None and columns == opener and _begins_with_closer(spec, line):
+            if columns == opener and _begins_with(spec.closes_block, line):
                 kept.append(line)
-            break
+                branch = None
+                break
+            if columns != opener or not may_branch or not _begins_with(spec.continues_block, line):
+                break
+            branch = len(kept) if branch is None else branch
         in_body = reading.depth <= floor or reading.in_braces
         if kept and by_bracket and in_body and _is_outside(line, view, limit, reading):
             break
@@ -148,4 +178,7 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
             closes_more = is_inside and following and following[0].lstrip()[:1] in _CLOSING
             if not closes_more and not _goes_on([line, *following]):
                 break
-    return kept
+    else:
+        if branch is not None and _begins_with(spec.closes_block, below):
+            return _without_empty_branches(kept, spec, opener)
+    return kept if branch is None else kept[:branch]

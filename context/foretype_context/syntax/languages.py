@@ -33,6 +33,7 @@ class LanguageSpec:
         definitions: query that captures `@definition` and, inside it, `@name` and `@body`.
         opens_block: what a line ends with when a block begins below it.
         closes_block: lines that end a block and belong to it, at the indentation of the line that opened it.
+        continues_block: words with which a line goes on with a block, at that same indentation: only what closes it ends it.
         line_comment: what a comment starts with.
         signature_ends_with: what stands behind a function's head where its body is left out.
     """
@@ -50,6 +51,7 @@ class LanguageSpec:
     definitions: str = ""
     opens_block: tuple[str, ...] = ("{",)
     closes_block: tuple[str, ...] = ("}",)
+    continues_block: tuple[str, ...] = ()
     line_comment: str = "//"
     signature_ends_with: str = ";"
 
@@ -195,6 +197,7 @@ _ALL: Final = (
         definitions="(method name: (_) @name body: (_) @body) @definition",
         opens_block=("do", "|", "then", "else", "begin", "ensure"),
         closes_block=("end", "}"),
+        continues_block=("else", "elsif", "rescue", "ensure", "when", "in"),
         line_comment="#",
         signature_ends_with="",
     ),
@@ -225,6 +228,7 @@ _ALL: Final = (
         definitions="(function_definition name: (_) @name body: (_) @body) @definition",
         opens_block=("{", "do", "then", "else"),
         closes_block=("}", "done", "fi"),
+        continues_block=("else", "elif"),
         line_comment="#",
         signature_ends_with="",
     ),
@@ -238,7 +242,8 @@ _ALL: Final = (
         blocks=_set("block"),
         definitions="(function_declaration name: (_) @name body: (_) @body) @definition",
         opens_block=("then", "do", "else", "repeat"),
-        closes_block=("end", "}"),
+        closes_block=("end", "until", "}"),
+        continues_block=("else", "elseif"),
         line_comment="--",
         signature_ends_with="",
     ),
