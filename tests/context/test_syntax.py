@@ -128,11 +128,28 @@ def test_characters_before_the_place_may_be_wide() -> None:
         ("def f():\n    pass\n|\nx = 1\n", "a.py", 0, 0),
         ("  function f() {|\n", "a.js", 3, 2),
         ("\tif x {|\n", "a.go", 5, 4),
+        ("  a:|\n", "a.yaml", 3, 2),
+        ("  a:\n|\n", "a.yaml", 3, 2),
+        ("  a {\n|\n", "a.yaml", 3, 3),
+        ("  a:\n|\n", "a.py", 3, 3),
     ],
 )
 def test_the_indentation_that_ends_a_block(marked: str, path: str, block: int, stop: int) -> None:
     snapshot, offset = at(marked, path)
     assert (block_indent(snapshot, offset), stop_indent(snapshot, offset)) == (block, stop)
+
+
+@pytest.mark.parametrize(
+    ("marked", "kind"),
+    [
+        ("a:|\nb: 1\n", SuggestionKind.BLOCK),
+        ("a:|\n- b\n", SuggestionKind.LINE),
+        ("- a:|\n- b\n", SuggestionKind.BLOCK),
+        ("a:|\n  b: 1\n", SuggestionKind.LINE),
+    ],
+)
+def test_a_list_below_a_line_of_yaml_is_its_body(marked: str, kind: SuggestionKind) -> None:
+    assert suggestion_kind(*at(marked, "a.yaml")) is kind
 
 
 def test_tabs_count_to_the_next_stop() -> None:

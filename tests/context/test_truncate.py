@@ -4,7 +4,7 @@ import pytest
 from foretype_context.finish.post_processing import finish
 from foretype_context.finish.truncate import block_end, within_block
 from foretype_context.prompt.windows import View
-from foretype_context.syntax.blocks import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind, suggestion_kind
 from foretype_context.syntax.document import Document
 from foretype_context.syntax.languages import LANGUAGES, language_spec
 from foretype_context.syntax.reading import Reading, missing_closers, start_state
@@ -74,6 +74,49 @@ def test_text_ends_with_its_block(path: str, marked: str, text: str, kept: str |
 )  # fmt: skip
 def test_a_block_goes_on_with_its_other_branches(path: str, marked: str, text: str, kept: str | None) -> None:
     assert cut(path, marked, text) == kept
+
+
+@pytest.mark.parametrize(
+    ("language", "marked", "text", "kept"),
+    [
+        ("yaml", "spec:\n  containers:|\n", "\n  - name: a\n    image: b\n", None),
+        ("yaml", "spec:\n  containers:|\n", "\n  - a\n  - b\n  volumes: c\nx: 1\n", "\n  - a\n  - b"),
+        ("yaml", "spec:\n  containers:\n|\n", "  - a\n  - b\n  volumes: c\n", "  - a\n  - b"),
+        ("markdown", "Features:|\n", "\n\n- fast\n- small\n", None),
+        ("markdown", "Features:\n|\n", "- fast\n- small\n\n## Other\n", "- fast\n- small"),
+        ("git-commit", "it\n\nChanges:|\n", "\n\n1. a\n   more\n2. b\n\nText\n", "\n\n1. a\n   more\n2. b"),
+        ("plaintext", "Dear all:|\n", "\n\nthe room is\nanother one.\n", None),
+        # What stands deeper, further left, or is another item is as it was.
+        ("yaml", "on:|\n", "\n  push:\n    x: 1\n  y: 2\nz: 3\n", "\n  push:\n    x: 1\n  y: 2"),
+        ("yaml", "on:\n|\n", "  push:\n    x: 1\n  y: 2\nz: 3\n", "  push:\n    x: 1\n  y: 2"),
+        ("yaml", "a:\n  b:|\n", "\nc: 1\n", ""),
+        ("markdown", "- small:|\n", "\n- fast:\n", ""),
+        ("swift", "default:|\n", "\n  push()\nlet x = 1\n", "\n  push()"),
+        ("python", "if x:|\n", "\ny = 1\n", ""),
+    ],
+)
+def test_where_no_indentation_is_known_a_block_stands_where_its_first_line_does(
+    language: str, marked: str, text: str, kept: str | None
+) -> None:
+    at = marked.index("|")
+    snapshot = Document("u", marked.replace("|", ""), language=language).snapshot()
+    shown = finish(text, snapshot, at, kind=suggestion_kind(snapshot, at), final=True).text
+    assert shown == (text.rstrip() if kept is None else kept)
+
+
+@pytest.mark.parametrize(
+    ("marked", "text", "shown"),
+    [
+        ("spec:\n  conta|\n", "iners:\n  - a\n  - b\n  volumes: c\n", "iners:\n  - a\n  - b"),
+        ("spec:\n  conta|\n", "iners:\n  volumes: c\n", "iners:"),
+    ],
+)
+def test_a_line_that_comes_to_open_a_block_has_the_list_below_it_and_no_sibling(
+    marked: str, text: str, shown: str
+) -> None:
+    at = marked.index("|")
+    snapshot = Document("u", marked.replace("|", ""), language="yaml").snapshot()
+    assert finish(text, snapshot, at, kind=SuggestionKind.OPENED, final=True).text == shown
 
 
 def test_a_branch_that_is_still_coming_is_shown_with_its_end() -> None:

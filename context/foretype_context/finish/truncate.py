@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from tree_sitter import Node, Parser
 
 from foretype_context.finish.surroundings import in_text
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import (
+    LIST_ITEM,
     block_indent,
     ends_by_bracket,
     indent_columns,
+    loose_opener,
     next_filled_line,
     opens_block,
     statement_start,
@@ -121,6 +123,30 @@ def _without_empty_branches(lines: list[str], spec: LanguageSpec, opener: int | 
     return kept
 
 
+class _Floor(NamedTuple):
+    """Columns below which a line has left its block; `items`: it has as well where it stands there and is none of a list."""
+
+    least: int
+    items: bool = False
+
+    def is_left(self, line: str) -> bool:
+        columns = indent_columns(line)
+        return columns < self.least or (self.items and columns == self.least and LIST_ITEM.match(line) is None)
+
+
+def _floor(least: int, lines: list[str], view: View, *, opened: bool) -> _Floor:
+    """As asked for, or where nobody knows of an indentation that of the body's first line."""
+    opener = loose_opener(view.snapshot, view.offset, lines[0] if opened else "")
+    first = next((line for line in (lines[1:] if opened or view.typed.strip() else lines) if line.strip()), None)
+    if opener is None or first is None or indent_columns(first) >= least:
+        return _Floor(least)
+    items = LIST_ITEM.match(first) is not None
+    # No item is a body of another; and a line that is worth to be shown alone is shown with what is a block beyond doubt.
+    if LIST_ITEM.match(opener) if items else opened:
+        return _Floor(least)
+    return _Floor(max(indent_columns(opener), indent_columns(first)), items)
+
+
 def _goes_on(lines: list[str]) -> bool:
     """Whether the first line ends inside of an expression, told by its end and by the beginning of the second."""
     return bool(_CONTINUES.search(lines[0]) or (len(lines) > 1 and _CONTINUED.match(lines[1])))
@@ -140,7 +166,8 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
     else:
         least = block_indent(view.snapshot, view.offset)
         opener = indent_columns(view.typed) if view.typed.strip() else None
-    if least == 0 and not by_bracket:
+    edge = _floor(least, lines, view, opened=opened)
+    if edge == (0, False) and not by_bracket:
         return lines
     text, at = view.typed + "\n".join(lines), len(view.typed)
     reading = Reading(view.snapshot.language, view.snapshot.lexical_at(view.line))
@@ -155,7 +182,7 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
     limit = min(indent_columns(head), body) if view.typed.strip() else least
     for number, line in enumerate(lines):
         columns = indent_columns(line)
-        if kept and not by_bracket and line.strip() and columns < least and reading.depth <= floor:
+        if kept and not by_bracket and line.strip() and edge.is_left(line) and reading.depth <= floor:
             if columns == opener and _begins_with(spec.closes_block, line):
                 kept.append(line)
                 branch = None

@@ -13,12 +13,15 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from foretype_context.syntax.document import Snapshot
-from foretype_context.syntax.languages import LanguageSpec, language_spec
+from foretype_context.syntax.languages import PLAINTEXT, LanguageSpec, language_spec
 from foretype_context.syntax.lexis import Within
 from foretype_context.syntax.reading import LexicalState, Reading, lexis_of, within_of
 
 CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
 """What may stand right of the cursor without making it a mid-line place (Copilot's expression)."""
+
+LIST_ITEM: Final = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)]|[A-Za-z][.)])(?:[ \t]|$)")
+"""Of prose and YAML."""
 
 _TAB_COLUMNS: Final = 4
 _LOOK_LINES: Final = 200
@@ -189,8 +192,29 @@ def block_indent(snapshot: Snapshot, offset: int) -> int:
     return min(indent_columns(above), indent_columns(below)) if below is not None else 0
 
 
+def loose_opener(snapshot: Snapshot, offset: int, said: str = "") -> str | None:
+    """The line that opens the block at `offset`, where text of that block may stand as far left as that line; None where it may not.
+
+    That is so behind a colon in prose, and in YAML and all else that the table of languages has no entry for: nobody knows there
+    whether a block is indented before its first line is there.
+
+    Args:
+        said: the rest of the cursor's line, if that is what opens the block.
+    """
+    if language_spec(snapshot.language).id != PLAINTEXT:
+        return None
+    line = snapshot.line_of(offset)
+    opener: str | None = snapshot.text[snapshot.line_start(line) : offset] + said
+    if not opener:
+        opener = previous_filled_line(snapshot, line)
+    return opener if opener is not None and opener.rstrip().endswith(":") else None
+
+
 def stop_indent(snapshot: Snapshot, offset: int) -> int:
     """Columns below which generation ends: as :func:`block_indent`, but the line that closes the block may still come."""
+    opener = loose_opener(snapshot, offset)
+    if opener is not None:
+        return indent_columns(opener)
     indent = block_indent(snapshot, offset)
     typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
     closes = typed.strip() and language_spec(snapshot.language).closes_block and opens_block(snapshot, offset)
@@ -220,9 +244,12 @@ def _empty_block_opens(snapshot: Snapshot, offset: int, line: int) -> bool:
 
 
 def _nothing_inside(snapshot: Snapshot, line: int) -> bool:
-    """Whether the code below goes on no deeper than `line`."""
-    own, below = indent_columns(snapshot.line_text(line)), next_filled_line(snapshot, line)
-    return below is None or indent_columns(below) <= own
+    """Whether the code below goes on no deeper than `line`, nor with a list that may stand as far left."""
+    opener, below = snapshot.line_text(line), next_filled_line(snapshot, line)
+    if below is None or indent_columns(below) != indent_columns(opener):
+        return below is None or indent_columns(below) < indent_columns(opener)
+    is_loose = language_spec(snapshot.language).id == PLAINTEXT
+    return not (is_loose and LIST_ITEM.match(below) and not LIST_ITEM.match(opener))
 
 
 def opened_indent(snapshot: Snapshot, offset: int) -> int | None:
