@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import indent_columns
 from foretype_context.syntax.lexis import Within
+from foretype_context.syntax.plain_reading import PlainLine, is_plain
 from foretype_context.syntax.reading import LexicalState, Reading, Sort, lexis_of, within_of
 
 _LOOK_LINES: Final = 200
@@ -100,6 +101,7 @@ class Surroundings:
         self._view = view
         self._language = view.snapshot.language
         self._angles = lexis_of(self._language).angles and view.tail.lstrip().startswith(">")
+        self._plain = PlainLine(view.typed, view.tail) if is_plain(self._language) and view.tail.strip() else None
         self._before = view.snapshot.lexical_at(view.line)
         self._at_cursor = self._read(view.typed, self._before).state
         self._effects: dict[tuple[str, int], _Effect] = {}
@@ -198,16 +200,21 @@ class Surroundings:
     def faults(self, shown: str, replaces: int = 0) -> int:
         """How many faults the text around the cursor has with a suggestion."""
         effect = self._effect(shown, replaces)
-        return len(effect.own) + effect.behind + (effect.below or self._below_now)[0]
+        return len(effect.own) + effect.behind + (effect.below or self._below_now)[0] + self._doubled(shown, replaces)
+
+    def _doubled(self, shown: str, replaces: int) -> int:
+        """How many closers right of the cursor a suggestion says as well, where brackets and quotes are all that is known."""
+        return 0 if self._plain is None else self._plain.doubled(shown, replaces)
 
     def without_faults(self, shown: str, replaces: int = 0) -> str:
         """The longest beginning of `shown`, ended before a closer or a fault, with which the text has the fewest faults."""
         effect = self._effect(shown, replaces)
-        if effect.keeps and not effect.lows and not effect.own:
+        doubled = self._plain.closers(shown) if self._plain is not None and self._doubled(shown, replaces) else []
+        if effect.keeps and not effect.lows and not effect.own and not doubled:
             return shown
         least = self.faults(shown, replaces)
         best = shown
-        ends = sorted({*effect.own, *effect.lows}, reverse=True)
+        ends = sorted({*effect.own, *effect.lows, *doubled}, reverse=True)
         if least > 0:
             for end in dict.fromkeys((*ends[: _CANDIDATES_MAX - 1], *ends[-1:])):
                 found = self.faults(shown[:end], replaces)

@@ -28,6 +28,7 @@ from foretype_context.syntax.blocks import (
 from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import LanguageSpec, language_spec, parser_for
 from foretype_context.syntax.parsing import parse_in_steps
+from foretype_context.syntax.plain_reading import PlainReading, is_plain
 from foretype_context.syntax.reading import Reading, missing_closers
 
 _STEPS: Final = 400
@@ -90,7 +91,7 @@ def block_end(snapshot: Snapshot, offset: int, text: str) -> int | None:
     return max(len(source[: node.end_byte].decode("utf-8", "ignore")) - len(head), 0)
 
 
-def _is_outside(line: str, view: View, limit: int, reading: Reading) -> bool:
+def _is_outside(line: str, view: View, limit: int, reading: Reading | PlainReading) -> bool:
     """Whether a line stands further left than its block, and is nothing that may: a label, a directive, a closer, text."""
     margin, typed = line[: len(line) - len(line.lstrip())], view.typed
     return (
@@ -152,6 +153,13 @@ def _goes_on(lines: list[str]) -> bool:
     return bool(_CONTINUES.search(lines[0]) or (len(lines) > 1 and _CONTINUED.match(lines[1])))
 
 
+def _line_begun(view: View, *, by_bracket: bool) -> Reading | PlainReading:
+    """At the start of the cursor's line: in the language, or where its brackets tell and nobody knows them of brackets alone."""
+    if by_bracket and is_plain(view.snapshot.language):
+        return PlainReading()
+    return Reading(view.snapshot.language, view.snapshot.lexical_at(view.line))
+
+
 def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bool) -> list[str]:
     """Ends with the line that closes the block, or before the first one that is outside of it.
 
@@ -170,10 +178,10 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
     if edge == (0, False) and not by_bracket:
         return lines
     text, at = view.typed + "\n".join(lines), len(view.typed)
-    reading = Reading(view.snapshot.language, view.snapshot.lexical_at(view.line))
+    reading = _line_begun(view, by_bracket=by_bracket)
+    outer = reading.depth  # the opener's line may open more than one
     reading.read(text, 0, at)
     floor = reading.depth
-    outer = len(view.snapshot.lexical_at(view.line).stack)  # the opener's line may open more than one
     kept = list[str]()
     branch: int | None = None  # the first `else` whose end has not come
     below = _line_below_opener(view, opener)
