@@ -174,7 +174,7 @@ def test_control_tokens_never_show_except_where_the_document_speaks_of_them() ->
 @pytest.mark.parametrize(
     ("language", "marked", "text", "shown"),
     [
-        ("markdown", "# T\n\nInstall:\n\n|\n", "```bash\npip install x\n```", "```bash"),
+        ("markdown", "# T\n\nInstall:\n\n|\n", "```bash\npip install x\n```", "```bash\npip install x\n```"),
         ("markdown", "# T\n\n- Install:\n  |\n", "```bash\n  pip install x\n  ```", "```bash\n  pip install x\n  ```"),
         ("mdx", "# T\n\n|\n", "```js", "```js"),
         ("restructuredtext", "T\n=\n\n|\n", "```js", "```js"),
