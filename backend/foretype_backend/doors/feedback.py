@@ -59,7 +59,7 @@ class FeedbackIntake:
             send(Error(code=ErrorCode.OVERLOADED, field="batch", message=told, retry_after_ms=30_000.0))
             return
         self._failing = False
-        refused = {one.index for one in receipt.refused}
+        refused = {one.at for one in receipt.refused}
         taken = [event for index, event in enumerate(message.events) if index not in refused]
         self._stored(taken)
         self.told.tell(sender, taken)

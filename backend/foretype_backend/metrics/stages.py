@@ -83,8 +83,9 @@ class StageMetrics:
         for event in events:
             stages = event.get("stages_ms") if event.get("event") == "result" else None
             network_ms = cast("Mapping[str, object]", stages).get("network") if isinstance(stages, Mapping) else None
-            is_number = isinstance(network_ms, int | float) and not isinstance(network_ms, bool)
-            if is_number and 0 <= network_ms <= _MOST_MS:
+            if isinstance(network_ms, bool) or not isinstance(network_ms, int | float):
+                continue
+            if 0 <= network_ms <= _MOST_MS:
                 self._observe("network", _NO_CLASS, network_ms / 1000)
 
     def _observe(self, stage: str, class_: str, seconds: float) -> None:

@@ -62,7 +62,7 @@ class Sender(NamedTuple):
 class RefusedEvent(NamedTuple):
     """One event that was not taken: its index in the batch, the field with it, and what it should have been."""
 
-    index: int
+    at: int
     field: str
     message: str
 
