@@ -24,10 +24,10 @@ URI = "file:///a.py"
 class Editor:
     """A document with a cursor, and the feedback about what is offered in it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, language: str = "plaintext") -> None:
         self.feedback = Feedback()
         self.cursor = text.index("|")
-        self.document = Document(URI, text.replace("|", "", 1), language="plaintext")
+        self.document = Document(URI, text.replace("|", "", 1), language=language)
         self.events: list[FeedbackEvent] = []
 
     def place(self) -> Place:
@@ -65,9 +65,9 @@ class Editor:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def offered(text: str, suggestion: str, **more: Any) -> Editor:
+def offered(text: str, suggestion: str, language: str = "plaintext", **more: Any) -> Editor:
     """An editor in which a suggestion came at second 0."""
-    editor = Editor(text)
+    editor = Editor(text, language)
     editor.offer(suggestion, 0.0, **more)
     return editor
 
@@ -188,6 +188,57 @@ def test_an_editor_that_closes_brackets_types_through_too() -> None:
     editor.press("a", 0.3)
     offer = editor.feedback.visible(URI)
     assert offer is not None and offer.rest == ")"
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "suggestion", "changes", "left"),
+    [
+        ("html", "<|\n", "li>one</li>", ["l", "i", ">", "|</li>"], "one</li>"),
+        ("html", "<|\n", "li>one</li>", ["l", "i", ">|</li>"], "one</li>"),
+        ("html", "<|\n", "li>one</li>", ["li", ">|</li>", "o"], "ne</li>"),
+        ("html", "<|>\n", "li>one</li>", ["l", "i>|</li>"], "one</li>"),
+        ("javascriptreact", "<|\n", "b>{x}</b>", ["b", ">|</b>", "{|}", "x"], "}</b>"),
+        ("html", "<ul>|\n", "\n  <li>\n</ul>", ["\n  |\n</ul>"], "<li>\n</ul>"),
+        ("ruby", "def a|\n", "(b)\n  b\nend", ["(b)", "\n  |\nend", "b"], "\nend"),
+        ("ruby", "def a|\n", "(b)\n  b\nend", ["(b)", "\n  ", "|\nend"], "b\nend"),
+        ("shellscript", "for a in b; do|\n", "\n  c\ndone", ["\n  |\ndone"], "c\ndone"),
+        ("plaintext", "f|\n", "(a)", ["(", "|)"], "a)"),
+    ],
+)
+def test_what_an_editor_closes_by_itself_is_typed_through_and_refuses_nothing(
+    language: str, text: str, suggestion: str, changes: list[str], left: str
+) -> None:
+    """Whether it comes with the key or right behind it; the cursor stands at the `|`."""
+    editor = offered(text, suggestion, language)
+    for number, change in enumerate(changes):
+        typed, _, added = change.partition("|")
+        editor.press(typed + added, 1.0 + number / 2)
+        editor.cursor -= len(added)
+        editor.events += editor.feedback.moved(editor.place(), editor.cursor, 1.0 + number / 2)
+    offer = editor.feedback.visible(URI)
+    assert offer is not None and offer.rest == offer.strand.rest_at(editor.place()) == left
+    editor.wait(10.0)
+    assert not editor.of(Ended) and not editor.feedback.refused(editor.place(), left, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "suggestion", "change"),
+    [
+        ("html", "<|\n", "li>one</li>", "p></p>"),
+        ("html", "<li>|\n", "one</li>", "</li>"),
+        ("python", "<li|\n", ">one</li>", ">|</li>"),
+        ("ruby", "def a|\n", "\n  b\nend", "\n  end"),
+        ("plaintext", "f(|\n", "a)", ")"),
+    ],
+)
+def test_what_the_user_closes_otherwise_refuses_it(language: str, text: str, suggestion: str, change: str) -> None:
+    editor = offered(text, suggestion, language)
+    typed, _, added = change.partition("|")
+    editor.press(typed + added, 1.0)
+    editor.cursor -= len(added)
+    editor.events += editor.feedback.moved(editor.place(), editor.cursor, 1.0)
+    editor.wait(10.0)
+    assert [event.rejected for event in editor.of(Ended)] == [True]
 
 
 def test_mistake_partial_accept_ends_tracking() -> None:

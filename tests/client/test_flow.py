@@ -370,6 +370,44 @@ def block(*deltas: tuple[float, str], **options: object) -> ScriptedGateway:
 BLOCK = LinePlanner(SuggestionKind.BLOCK)
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "says", "changes", "shown"),
+    [
+        (
+            "html",
+            "<|\n",
+            "li>one</li>",
+            ["l", "i", ">", "|</li>", "o", "ne"],
+            ["i>one</li>", ">one</li>", "one</li>", "one", "ne", None],
+        ),
+        ("html", "<|\n", "li>one</li>", ["li", ">|</li>", "one"], [">one</li>", "one", None]),
+        ("html", "<ul>|\n", "\n  <li>a</li>\n</ul>", ["\n  |\n</ul>", "<li>|</li>"], ["<li>a</li>", "a"]),
+        ("ruby", "def a|\n", "(b)\n  b\nend", ["(b)", "\n  |\nend"], ["\n  b\nend", "b"]),
+        (
+            "ruby",
+            "class X\n  def a|\nend\n",
+            "(b)\n    b\n  end",
+            ["(b)", "\n    ", "|\n  end"],
+            ["\n    b\n  end", "b\n  end", "b"],
+        ),
+        ("lua", "function a()|\n", "\n  b()\nend", ["\n  |\nend"], ["b()"]),
+        ("c", "int f()|\n", " {\n  return 1;\n}", [" {|}", "\n  |\n"], ["\n  return 1;", "return 1;"]),
+    ],
+)
+async def test_what_an_editor_closes_by_itself_is_not_closed_again(
+    language: str, text: str, says: str, changes: list[str], shown: list[str | None]
+) -> None:
+    planner = LinePlanner(SuggestionKind.BLOCK if "\n" in says else SuggestionKind.LINE)
+    async with Desk(block((0.01, says)), text, planner=planner, language=language) as desk:
+        assert text_of(await desk.ask()) == says
+        for change, expected in zip(changes, shown, strict=True):
+            typed, _, added = change.partition("|")
+            desk.type(typed + added)
+            desk.cursor -= len(added)
+            assert text_of(await desk.ask()) == expected, desk.text
+        assert len(desk.gateway.calls) == 1
+
+
 async def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
     lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
     async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:

@@ -1,6 +1,7 @@
 from itertools import pairwise
 
 import pytest
+from foretype_client.flow.closers import is_added_by_editor, is_closers, is_closing_line
 from foretype_client.flow.strands import WINDOW_LINES, Place, Strand
 from foretype_context.prompt.profile import Profile
 from foretype_context.syntax.document import Document, Snapshot
@@ -10,14 +11,14 @@ from hypothesis import strategies as st
 PROFILE = Profile(model="m", grammar="foretype-1", tokenizer_digest="00")
 
 
-def at(text: str, uri: str = "file:///a.py", profile: Profile | None = PROFILE) -> Place:
+def at(text: str, uri: str = "file:///a.py", profile: Profile | None = PROFILE, language: str = "plaintext") -> Place:
     """The place of the `|` in `text`."""
     offset = text.index("|")
-    return Place.of(snapshot(text.replace("|", "", 1), uri), offset, profile)
+    return Place.of(snapshot(text.replace("|", "", 1), uri, language), offset, profile)
 
 
-def snapshot(text: str, uri: str = "file:///a.py") -> Snapshot:
-    return Document(uri, text, language="plaintext").snapshot()
+def snapshot(text: str, uri: str = "file:///a.py", language: str = "plaintext") -> Snapshot:
+    return Document(uri, text, language=language).snapshot()
 
 
 def test_a_strand_answers_at_its_place_and_along_its_line() -> None:
@@ -67,6 +68,62 @@ def test_another_line_below_is_another_place() -> None:
 @pytest.mark.parametrize("closed", [")", ")]", '")', "\n)", "\n}\n"])
 def test_closers_right_of_the_cursor_and_below_are_ignored(closed: str) -> None:
     assert at(f"foo(|{closed}\ny = 1").key == at("foo(|\ny = 1").key
+
+
+@pytest.mark.parametrize(
+    ("language", "closed", "ignored"),
+    [
+        ("html", "</li>", True),
+        ("html", "</a:b-c.d></>);", True),
+        ("html", "\n</li>\n  </ul>", True),
+        ("html", "\nend", False),
+        ("html", "<li>", False),
+        ("html", "</li", False),
+        ("html", "</li>x", False),
+        ("javascriptreact", "</>", True),
+        ("vue", "</li>", False),
+        ("python", "</li>", False),
+        ("ruby", "\n  end\nend", True),
+        ("ruby", "\nend # a", False),
+        ("ruby", " end", False),
+        ("shellscript", "\ndone", True),
+        ("shellscript", "\nend", False),
+        ("python", "\nend", False),
+    ],
+)
+def test_tags_and_ends_of_blocks_are_closers_where_the_language_has_them(
+    language: str, closed: str, ignored: bool
+) -> None:
+    with_it = at(f"foo(|{closed}\ny = 1", language=language)
+    assert (with_it.key == at("foo(|\ny = 1", language=language).key) is ignored
+
+
+@pytest.mark.parametrize(
+    ("language", "inserted", "added"),
+    [
+        ("python", "", True),
+        ("python", ")]}>\"'`", True),
+        ("python", ");", False),
+        ("python", "\n", False),
+        ("python", "\nend", False),
+        ("html", "</li>", True),
+        ("html", '"></li>', True),
+        ("html", " </li>", False),
+        ("python", "</li>", False),
+        ("ruby", "\nend", True),
+        ("ruby", "  \r\n  end", True),
+        ("ruby", "end", False),
+        ("ruby", "\nend\n", False),
+        ("ruby", "\nends", False),
+    ],
+)
+def test_what_an_editor_adds_to_what_is_typed(language: str, inserted: str, added: bool) -> None:
+    assert is_added_by_editor(inserted, language) is added
+
+
+def test_the_word_that_ends_a_block_is_one_on_a_line_of_its_own() -> None:
+    assert is_closing_line("  end", "ruby") and not is_closers("  end", "ruby")
+    assert is_closing_line("  });", "javascript") and is_closers("  });", "javascript")
 
 
 def test_text_right_of_the_cursor_is_not_ignored() -> None:

@@ -69,6 +69,7 @@ class Desk:
         self.cache = CompletionCache()
         self.planner = options.pop("planner", None) or LinePlanner()
         planner = self.planner
+        language = options.pop("language", "plaintext")
         options.setdefault("planner_for", lambda profile: planner)
         # Requests that nobody waits for have tests of their own.
         options.setdefault("policy", Policy(PolicyOptions(switches=Switches(speculative=False, preload=False))))
@@ -83,7 +84,7 @@ class Desk:
         self.flow.reacted.add(self.events.append)
         self.flow.grew.add(lambda uri, grown: self.grown.append((loop.time(), grown)))
         self.cursor = text.index("|")
-        self.document = Document(URI, text.replace("|", "", 1), language="plaintext", path="a.py")
+        self.document = Document(URI, text.replace("|", "", 1), language=language, path="a.py")
         self.flow.document_opened(self.document.snapshot())
 
     async def __aenter__(self) -> Self:

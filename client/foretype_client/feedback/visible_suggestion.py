@@ -10,12 +10,12 @@ from foretype_context.syntax.document import Change, Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource
+from foretype_client.flow.closers import is_added_by_editor
 from foretype_client.flow.strands import Place, Strand
 
 _BEFORE_CHARS: Final = 200
 _AFTER_CHARS: Final = 64
 _PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``", "<>"})
-_CLOSED_BY_EDITOR: Final = frozenset(")]}>\"'`")
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ def step(offer: VisibleSuggestion, change: Change) -> Step | None:
     # A text to insert may have the model's line endings where the document has its own.
     comparable = inserted if "\r" in offer.rest else inserted.replace("\r\n", "\n")
     taken = common_prefix(comparable, offer.rest)
-    if taken == 0 or not _CLOSED_BY_EDITOR.issuperset(comparable[taken:]):
+    if taken == 0 or not is_added_by_editor(comparable[taken:], change.after.language):
         return None
     # What an editor closes by itself stands right of the cursor, so it is not part of what was typed.
     return Step(taken, len(inserted) - len(comparable[taken:]), offset, elsewhere)

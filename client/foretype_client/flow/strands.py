@@ -17,17 +17,13 @@ from foretype_context.prompt.profile import Profile
 from foretype_context.syntax.document import Snapshot
 from foretype_context.text.strings import plain_line_ends
 
+from foretype_client.flow.closers import is_closers, is_closing_line
+
 WINDOW_LINES: Final = 16
 WINDOW_CHARS: Final = 2000
 _BELOW_LINES: Final = 20
 _ROWS_MAX: Final = 40
-_CLOSERS: Final = frozenset(")]}>\"'`;,: \t\r")
 _BREAKS_SLACK_CHARS: Final = 64
-
-
-def is_closers(text: str) -> bool:
-    """Whether `text` holds nothing but closing brackets, quotes, the punctuation after them and blanks."""
-    return _CLOSERS.issuperset(text)
 
 
 def profile_identity(profile: Profile | None) -> str:
@@ -75,9 +71,9 @@ class Place:
         base = blake2b(digest_size=16)
         for part in (
             snapshot.uri,
-            _next_line(snapshot, line),
+            lines_below(snapshot, line)[1],
             # Editors close what the user opens; that changes nothing about what is to come.
-            "" if is_closers(rest) else rest,
+            "" if is_closers(rest, snapshot.language) else rest,
         ):
             base.update(part.encode("utf-8", "surrogatepass"))
             base.update(b"\0")
@@ -172,10 +168,13 @@ def _window(text: str) -> str:
     return text[at + 1 :]
 
 
-def _next_line(snapshot: Snapshot, line: int) -> str:
-    """The next line below `line` that says something: not blank, and not closers alone, which editors insert by themselves."""
+def lines_below(snapshot: Snapshot, line: int) -> tuple[list[str], str]:
+    """The next lines below `line` that close something, which editors insert by themselves, and the first that says something else."""
+    closing: list[str] = []
     for index in range(line + 1, min(snapshot.line_count, line + 1 + _BELOW_LINES)):
         text = snapshot.line_text(index)
-        if not is_closers(text):
-            return text
-    return ""
+        if not is_closing_line(text, snapshot.language):
+            return closing, text
+        if text.strip():
+            closing.append(text.rstrip())
+    return closing, ""

@@ -11,6 +11,7 @@ from foretype_client.flow.inflight import Flight
 from foretype_client.flow.judgement import Candidate, Finisher
 from foretype_client.flow.open_documents import LastAnswer, TrackedDocument
 from foretype_client.flow.question import Question
+from foretype_client.flow.strands import lines_below
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 
 
@@ -116,7 +117,8 @@ class TypeThrough:
         return msgspec.structs.replace(judged, logprob=was.logprob, parses=was.parses if parses else judged.parses)
 
 
-def _tail(question: Question) -> str:
-    """What stands right of the cursor on its line."""
+def _tail(question: Question) -> tuple[str, list[str]]:
+    """What stands right of the cursor on its line, and the lines that close something below it: an editor may have put them there."""
     snapshot, offset = question.snapshot, question.offset
-    return snapshot.text[offset : snapshot.line_end(snapshot.line_of(offset))]
+    line = snapshot.line_of(offset)
+    return snapshot.text[offset : snapshot.line_end(line)], lines_below(snapshot, line)[0]
