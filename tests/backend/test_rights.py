@@ -152,7 +152,7 @@ async def test_who_lacks_the_right_learns_of_nobodys_text_and_a_planted_leak_is_
         async with it.editor("bob") as bob, asyncio.timeout(60):
             told = ""
             while told != salts_of[0]:  # the store's next look may give him his own back before he asks
-                it.world.service.salts.rights = CacheRights()  # type: ignore[union-attr]
+                it.world.service.salts.follow({}, CacheRights())  # type: ignore[union-attr]
                 assert await cached(bob) > 0
                 told = replica.bodies[-1]["cache_salt"]
 
