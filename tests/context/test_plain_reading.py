@@ -86,6 +86,12 @@ def test_what_closes_nothing_of_the_line_stays(language: str, marked: str, text:
         ("kotlin", "x.map {|\n", "\n    a()\n}.filter {\n    b()\n}\nc()\n", "\n    a()\n}.filter {\n    b()\n}"),
         ("dart", "f(() {|\n", "\n  a();\n});\nb();\n", "\n  a();\n});"),
         ("html", "<script>\nfunction f() {|\n</script>\n", "\n  return `${1}`;\n}\nfunction g() {\n}\n", "\n  return `${1}`;\n}"),
+        ("css", ".a {|\n", "\n  color: red;\n}\n.b {\n}\n", "\n  color: red;\n}"),
+        ("scss", ".a {|\n", "\n  &:hover {\n    --x: $y;\n  }\n}\n.b {\n}\n", "\n  &:hover {\n    --x: $y;\n  }\n}"),
+        ("html", "<style>\n.a {|\n</style>\n", "\n  color: red;\n}\n.b {\n}\n", "\n  color: red;\n}"),
+        ("kotlin", "x.map {|\n", "\n    a()\n}\n.filter { b }\nc()\n", "\n    a()\n}\n.filter { b }"),
+        ("dart", "f(() {|\n", "\n  a();\n})\n.then(b);\nc();\n", "\n  a();\n})\n.then(b);"),
+        ("typescript", "type A = {|\n", "\n  a: string;\n}\n& B;\nc();\n", "\n  a: string;\n}\n& B;"),
         ("kotlin", "if (x) {|\n}\n", "\n    a()\n}\nb()\n", "\n    a()"),
     ],
 )  # fmt: skip

@@ -36,6 +36,7 @@ _HEAD_CHARS: Final = 8_000
 _MAY_STAND_LEFT: Final = re.compile(r"\s*(?:$|[)\]}#<]|//|/?\*|(?:case|default)\b|\w[\w\s]*:(?!:)\s*(?:$|[/;{]))")
 _CLOSING: Final = frozenset(")]}")
 _CONTINUES: Final = re.compile(r"(?:\.|[-+*/%=&|?^]|\b(?:and|or))[ \t]*$")
+_DECLARES: Final = re.compile(r"\s*(?!default\b)[$@-]{0,2}[a-zA-Z][\w-]*\s*:\s*[^;{}=]+;\s*")
 _CONTINUED: Final = re.compile(
     r"[ \t]*(?:\??\.\w|[-+*/%=&|?^:]+[ \t]|(?:throws|extends|implements|permits|where|noexcept|override)\b)"
 )
@@ -148,9 +149,14 @@ def _floor(least: int, lines: list[str], view: View, *, opened: bool) -> _Floor:
     return _Floor(max(indent_columns(opener), indent_columns(first)), items)
 
 
-def _goes_on(lines: list[str]) -> bool:
-    """Whether the first line ends inside of an expression, told by its end and by the beginning of the second."""
-    return bool(_CONTINUES.search(lines[0]) or (len(lines) > 1 and _CONTINUED.match(lines[1])))
+def _goes_on(block: list[str], following: list[str]) -> bool:
+    """Whether a block ends inside of an expression, told by its last line and by the beginning of the next.
+
+    Behind declarations of a style sheet `.b` is the next rule, and no call of what the block gives.
+    """
+    if following and following[0].lstrip().startswith(".") and any(_DECLARES.fullmatch(line) for line in block[1:]):
+        return False
+    return bool(_CONTINUES.search(block[-1]) or (following and _CONTINUED.match(following[0])))
 
 
 def _line_begun(view: View, *, by_bracket: bool) -> Reading | PlainReading:
@@ -211,7 +217,7 @@ def within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bo
             following = lines[number + 1 : number + 2]
             is_inside = reading.depth > outer or (least and following and indent_columns(following[0]) >= least)
             closes_more = is_inside and following and following[0].lstrip()[:1] in _CLOSING
-            if not closes_more and not _goes_on([line, *following]):
+            if not closes_more and not _goes_on(kept, following):
                 break
     else:
         if branch is not None and _begins_with(spec.closes_block, below):
