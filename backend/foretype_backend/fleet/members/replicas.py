@@ -230,8 +230,14 @@ class Members:
         """It is closed, with what it still computes."""
         member = self._members.pop(name)
         self._outages += member.health.statistics().outages
-        counts = member.engine.statistics()._replace(running=0, waiting=0, kv_use=0.0)
-        self.left = EngineStatistics(*(sum(column) for column in zip(self.left, counts, strict=True)))
+        before, own = self.left, member.engine.statistics()
+        self.left = before._replace(
+            restarts=before.restarts + own.restarts,
+            prompt_tokens=before.prompt_tokens + own.prompt_tokens,
+            cached_tokens=before.cached_tokens + own.cached_tokens,
+            generated_tokens=before.generated_tokens + own.generated_tokens,
+            tokens_after_cancel=before.tokens_after_cancel + own.tokens_after_cancel,
+        )
         if member.check is not None and member.check is not asyncio.current_task():
             member.check.cancel()
         if all(one.revision != member.revision for one in self):
