@@ -155,12 +155,12 @@ def test_a_display_that_nobody_can_have_read_is_no_refusal(metrics: Metrics) -> 
         {"event": "display", "visible_ms": "long", "end": "left"},
         {"event": "accept"},
     ]
-    metrics.feedback(events, refused=1)
+    metrics.feedback(events)
     lines = set(metrics.render().decode().splitlines())
     assert 'foretype_suggestions_total{outcome="glimpsed"} 2.0' in lines
     assert 'foretype_suggestions_total{outcome="read"} 1.0' in lines
     assert 'foretype_suggestions_total{outcome="accepted"} 1.0' in lines
-    assert "foretype_feedback_events_total 4.0" in lines
+    assert "foretype_feedback_events_total 5.0" in lines
 
 
 @needs_promtool
