@@ -75,13 +75,9 @@ class OutlinePiece:
         return not self.name.startswith("_") or (self.name.startswith("__") and self.name.endswith("__"))
 
     def lines(self, *, documented: bool = True, private: bool = True) -> Iterator[str]:
-        said, below = (
-            [self.documentation] * bool(documented and self.documentation),
-            self.documentation.lstrip().startswith('"'),
-        )
-        yield from [] if below else said
-        yield self.head
-        yield from said if below else []
+        said = [self.documentation] if documented and self.documentation else []
+        is_docstring = self.documentation.lstrip().startswith('"')
+        yield from [self.head, *said] if is_docstring else [*said, self.head]
         for member in self.members:
             if private or member.public:
                 yield from member.lines(documented=documented, private=private)
