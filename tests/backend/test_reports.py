@@ -201,18 +201,18 @@ def test_figures_are_the_events(simulated: Path) -> None:
     assert made["users"] == 60
     total = made["total"]
     for figure, part, whole in (
-        (total["acceptance"], "kind = 'accept'", "kind = 'display'"),
-        (total["cancel_rate"], "kind = 'result' AND label = 'cancelled'", "kind = 'result'"),
-        (total["parses"], "kind = 'opportunity' AND lines = 1", "kind = 'opportunity' AND characters = 1"),
+        (total["acceptance"], "event = 'accept'", "event = 'display'"),
+        (total["cancel_rate"], "event = 'result' AND finish = 'cancelled'", "event = 'result'"),
+        (total["parses"], "event = 'opportunity' AND parses", "event = 'opportunity' AND parses IS NOT NULL"),
         (
             total["persistence"]["1800"],
-            "kind = 'survive' AND age_s = 1800 AND lines = 1",
-            "kind = 'survive' AND age_s = 1800",
+            "event = 'survive' AND age_s = 1800 AND levenshtein < 0.33 * max(characters, length_now)",
+            "event = 'survive' AND age_s = 1800",
         ),
         (
             row_of(made["by"]["language"], "python")["acceptance"],
-            "kind = 'accept' AND language = 'python'",
-            "kind = 'display' AND language = 'python'",
+            "event = 'accept' AND language = 'python'",
+            "event = 'display' AND language = 'python'",
         ),
     ):
         assert figure["numerator"] == counted(simulated, f"SELECT count(*) FROM events WHERE {days} AND {part}")
@@ -266,7 +266,7 @@ def test_single_users_are_shown_where_their_tenant_allows_it(simulated: Path) ->
 
 def test_how_it_feels_is_a_table_with_the_users_own_times(simulated: Path) -> None:
     feels = told(simulated, "--of", "2026-W39")["feels"]
-    assert feels["answers"] == counted(simulated, "SELECT count(*) FROM events WHERE kind = 'feel'") >= 5
+    assert feels["answers"] == counted(simulated, "SELECT count(*) FROM events WHERE event = 'feel'") >= 5
     rows = {row["answer"]: row for row in feels["rows"]}
     assert sum(row["numerator"] for row in rows.values()) == feels["answers"]
     assert rows["yes"]["p50_ms"] < rows["no"]["p50_ms"] and rows["yes"]["p95_ms"] == pytest.approx(
@@ -284,13 +284,13 @@ def test_a_cost_is_what_the_prices_say(simulated: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["--profile", str(profile), "--of", "2026-W38", "--json"])
     cost = json.loads(done.stdout)["total"]["cost_per_accepted_token"]
     days = "day BETWEEN '2026-09-14' AND '2026-09-20'"
-    asked = counted(simulated, f"SELECT count(*) FROM events WHERE {days} AND kind = 'request'")
+    asked = counted(simulated, f"SELECT count(*) FROM events WHERE {days} AND event = 'request'")
     tokens, characters = (
-        counted(simulated, f"SELECT sum({name}) FROM events WHERE {days} AND kind = 'result'")
-        for name in ("lines", "characters")
+        counted(simulated, f"SELECT sum({name}) FROM events WHERE {days} AND event = 'result'")
+        for name in ("generated_tokens", "characters")
     )
     price = asked * (100 * 1.0 + 1400 * 0.1) / 1e6 + tokens * 4.0 / 1e6
-    accepted = counted(simulated, f"SELECT sum(characters) FROM events WHERE {days} AND kind = 'accept'")
+    accepted = counted(simulated, f"SELECT sum(characters) FROM events WHERE {days} AND event = 'accept'")
     assert cost["value"] == pytest.approx(price / (accepted * tokens / characters), rel=1e-4)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, sample, survive
 from foretype_backend.telemetry.intake import Received, Sender, read, safe_name
-from foretype_backend.telemetry.schema import EVENT_COLUMNS
+from foretype_backend.telemetry.schema import EVENT_COLUMNS, FIELD_COLUMNS
 from foretype_wire.telemetry import Display
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,17 +27,27 @@ def test_a_display_becomes_a_row() -> None:
     received = read_all(display(7, "i3", 812.5, request="r1", opportunity="o1", variant="b"))
     assert not received.refused
     got = row(received)
-    assert {name: got[name] for name in ("tenant", "user_id", "session", "seq", "kind", "day", "clock")} == {
+    assert {name: got[name] for name in ("tenant", "user_id", "session", "seq", "event", "day", "clock")} == {
         "tenant": "default",
         "user_id": "u1",
         "session": "s1",
         "seq": 7,
-        "kind": "display",
+        "event": "display",
         "day": "2026-09-22",
         "clock": "",
     }
-    assert (got["subject"], got["shown"], got["parent"], got["label"]) == ("i7", "i3", "o1", "diverged")
-    assert (got["source"], got["value_ms"], got["characters"], got["variant"]) == ("network", 812.5, 10, "b")
+    fields = {name: value for name in FIELD_COLUMNS if (value := got[name]) is not None}
+    assert fields == {
+        "id": "i7",
+        "shown": "i3",
+        "opportunity": "o1",
+        "served_from": "network",
+        "visible_ms": 812.5,
+        "characters": 10,
+        "lines": 1,
+        "end": "diverged",
+    }
+    assert got["variant"] == "b"
     assert msgspec.json.decode(got["data"]) == {"display_source": "inferred", "request": "r1"}
 
 
@@ -61,7 +71,7 @@ def test_every_kind_is_read() -> None:
         sample(9, "text"),
     )  # fmt: skip
     assert not received.refused
-    assert [made[EVENT_COLUMNS.index("kind")] for made in received.rows] == (
+    assert [made[EVENT_COLUMNS.index("event")] for made in received.rows] == (
         [
             "opportunity",
             "request",
@@ -94,12 +104,8 @@ def test_editor_model_and_whether_it_parses_have_their_places_and_older_clients_
         ("", ""),
         ("visual-studio-code", "foretype-1"),
     ]
-    assert [(row(received, at)["characters"], row(received, at)["lines"]) for at in range(3)] == [
-        (1, 1),
-        (1, 0),
-        (0, 0),
-    ]
-    assert row(received, 3)["source"] == "speculative"
+    assert [row(received, at)["parses"] for at in range(3)] == [True, False, None]
+    assert row(received, 3)["request_class"] == "speculative"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,7 @@ def test_unknown_versions_and_kinds_are_kept_with_their_numbers(change: dict[str
     received = read_all({**display(1, "i1", 812.0), "shown": "source text of a later version", **change})
     assert not received.refused
     got = row(received)
-    assert got["kind"] == "unknown"
+    assert got["event"] == "unknown"
     assert msgspec.json.decode(got["data"])["visible_ms"] == 812.0
     assert "source text" not in str(got)
 

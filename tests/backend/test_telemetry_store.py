@@ -1,5 +1,6 @@
 """The store on SQLite and on PostgreSQL: what is committed, added up, refused, and forgotten."""
 
+import json
 import os
 import re
 import sqlite3
@@ -19,7 +20,7 @@ from foretype_backend.telemetry.aggregate import figures, refresh
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.migrate import HEAD, SCHEMA
-from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, events, metadata
+from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, FIELD_COLUMNS, events, metadata
 from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.upkeep import tidy
 from sqlalchemy import func, select, text
@@ -262,19 +263,29 @@ async def test_a_tenants_days_are_kept_to_the_last_one_and_no_day_more(store: St
     assert left == {*kept, ("other", "2026-09-22"), ("other", "2026-09-21")}
 
 
+SINCE = {"editor": "0003", "model": "0003", "experiment": "0004", "block": "0004", "first_ms": "0004"}
+NOTHING = {
+    **dict.fromkeys(("subject", "shown", "parent", "label", "source", "data"), ""),
+    **dict.fromkeys(("characters", "lines", "value_ms", "age_s", "arc"), 0),
+}
+
+
+async def former(connection: AsyncConnection, version: str, told: dict[str, Any], **columns: Any) -> None:
+    """Write an event as versions up to 0005 did: other things by kind in the same columns."""
+    made = dict(zip(EVENT_COLUMNS, rows(told)[0], strict=True))
+    same = {name: value for name, value in made.items() if name not in (*FIELD_COLUMNS, "event")}
+    values = {**same, **NOTHING, "kind": made["event"], "first_ms": made["first_ms"], **columns}
+    values = {name: value for name, value in values.items() if SINCE.get(name, "0001") <= version}
+    into, names = ", ".join(values), ", ".join(f":{name}" for name in values)
+    await connection.execute(text(f"INSERT INTO events ({into}) VALUES ({names})"), values)
+
+
 async def back_to(version: str, connection: AsyncConnection) -> None:
     """The tables as a former version made them, with one event and, where it knew sums, those of a day."""
     for table in (*metadata.tables, "alembic_version"):
         await connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
     await connection.run_sync(migrate, SCHEMA, "it", True, version)
-    made = rows(opportunity(1))[0]
-    unknown = {"0004": set[str](), "0003": {"experiment", "block", "first_ms"}}.get(
-        version, {"experiment", "block", "first_ms", "editor", "model"}
-    )
-    known = [name for name in EVENT_COLUMNS if name not in unknown]
-    values = {name: value for name, value in zip(EVENT_COLUMNS, made, strict=True) if name in known}
-    names = ", ".join(f":{name}" for name in known)
-    await connection.execute(text(f"INSERT INTO events ({', '.join(known)}) VALUES ({names})"), values)
+    await former(connection, version, opportunity(1), label="network")
     if version == "0002":
         counters = [name for name in COUNTERS if name not in ADDED]
         keys = "'default', 'red', 'u1', 'python', 'a', '2026-09-20'"
@@ -291,7 +302,7 @@ NEXT_EDITS = tuple(name for name in COUNTERS if name.startswith("next_"))
 ADDED = ("accepts", "awaited", "cancelled", "result_characters", "judged", "parsed", "keys", "deletions", *NEXT_EDITS)
 
 
-@pytest.mark.parametrize("version", ["0001", "0002", "0003", "0004"])
+@pytest.mark.parametrize("version", ["0001", "0002", "0003", "0004", "0005"])
 async def test_a_store_of_a_former_version_is_upgraded_with_what_it_holds(store: Store, version: str) -> None:
     async with store.transaction() as connection:
         await back_to(version, connection)
@@ -307,6 +318,147 @@ async def test_a_store_of_a_former_version_is_upgraded_with_what_it_holds(store:
         assert one.group == {"user_id": "u1", "editor": ""}
         assert one.counts == dict.fromkeys(COUNTERS, 7) | dict.fromkeys(ADDED, 0)
         assert (one.retained, one.pr_33) == ({300: 12}, {300: 0.5})
+
+
+FORMER: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (opportunity(1, parses=True), {"subject": "o1", "label": "network", "characters": 1, "lines": 1}),
+    (opportunity(2, parses=False), {"subject": "o2", "label": "network", "characters": 1}),
+    (opportunity(3), {"subject": "o3", "label": "network"}),
+    (
+        event("request", 4, id="r1", opportunity="o1", request_class="interactive", prompt_tokens=90, cached_tokens=7),
+        {"subject": "r1", "parent": "o1", "label": "interactive", "characters": 90, "lines": 7},
+    ),
+    (
+        event(
+            "result",
+            5,
+            id="r1",
+            first_ms=3.5,
+            last_ms=12.0,
+            generated_tokens=4,
+            characters=11,
+            finish="stop",
+            request_class="block",
+        ),
+        {"subject": "r1", "label": "stop", "source": "block", "characters": 11, "lines": 4, "value_ms": 12.0},
+    ),
+    (
+        display(6, "i6", 812.5, opportunity="o1"),
+        {
+            "subject": "i6",
+            "shown": "i6",
+            "parent": "o1",
+            "label": "diverged",
+            "source": "network",
+            "characters": 10,
+            "lines": 1,
+            "value_ms": 812.5,
+        },
+    ),
+    (
+        accept(7, "i6", 5),
+        {"subject": "i7", "shown": "i6", "label": "full", "source": "reported", "characters": 5, "lines": 1},
+    ),
+    (event("dismiss", 8, id="i8", shown="i8", kind="esc"), {"subject": "i8", "shown": "i8", "label": "esc"}),
+    (
+        survive(9, "i6", 30, 8, 2),
+        {
+            "subject": "i9",
+            "shown": "i6",
+            "characters": 10,
+            "lines": 1,
+            "value_ms": 0.2,
+            "age_s": 30,
+            "arc": 8,
+            "data": '{"length_now": 10, "levenshtein": 2, "fourgram": 0.5, "branch_changed": false}',
+        },
+    ),
+    (
+        survive(10, "i6", 300, 0, 10, branch_changed=True),
+        {
+            "subject": "i10",
+            "shown": "i6",
+            "label": "branch_changed",
+            "characters": 10,
+            "value_ms": 1.0,
+            "age_s": 300,
+            "data": '{"length_now": 10, "levenshtein": 10}',
+        },
+    ),
+    (event("typing", 11, keys=40, deletions=2), {"characters": 40, "lines": 2}),
+    (
+        event("feel", 12, answer="mostly", p50_ms=20.5, p95_ms=41.5, suggestions=200),
+        {"label": "mostly", "characters": 41_500, "lines": 200, "value_ms": 20.5},
+    ),
+    (
+        event(
+            "next_edit",
+            13,
+            id="n1",
+            chain="n0",
+            order=2,
+            evidence="rename",
+            end="accepted",
+            visible_ms=9.0,
+            inserted=4,
+            deleted=5,
+            jump=True,
+        ),
+        {
+            "subject": "n1",
+            "shown": "n0",
+            "label": "accepted",
+            "source": "rename",
+            "characters": 4,
+            "lines": 5,
+            "value_ms": 9.0,
+            "age_s": 1,
+        },
+    ),
+    (
+        event(
+            "next_survive",
+            14,
+            id="n1",
+            age_s=300,
+            inserted=4,
+            inserted_kept=3,
+            deleted=5,
+            deleted_kept=5,
+            reversed=True,
+        ),
+        {
+            "subject": "n1",
+            "label": "reversed",
+            "characters": 9,
+            "lines": 1,
+            "age_s": 300,
+            "arc": 8,
+            "data": '{"inserted_kept": 3, "deleted_kept": 5}',
+        },
+    ),
+]
+"""Each kind of event, and the columns that it had up to version 0005."""
+
+
+async def test_each_fact_of_former_rows_stands_in_the_column_of_its_name(store: Store) -> None:
+    async with store.transaction() as connection:
+        await back_to("0005", connection)
+        await connection.execute(text("DELETE FROM events"))
+        for told, columns in FORMER:
+            await former(connection, "0005", told, **columns)
+        odd = event("hover", 15, dwell_ms=7)
+        await former(connection, "0005", odd, label="hover", data='{"dwell_ms": 7}')
+    upgraded = await Store.open(store.engine.url.render_as_string(hide_password=False))
+    wanted = [dict(zip(EVENT_COLUMNS, row, strict=True)) for row in rows(*(told for told, _ in FORMER), odd)]
+    async with upgraded.reading() as connection:
+        found = (await connection.execute(select(events).order_by(events.c.seq))).mappings().all()
+    await upgraded.close()
+    for one, other in zip(found, wanted, strict=True):
+        assert {name: one[name] for name in EVENT_COLUMNS if name != "data"} == {
+            name: other[name] for name in EVENT_COLUMNS if name != "data"
+        }
+    assert json.loads(found[-1]["data"]) == json.loads(wanted[-1]["data"]) == {"event": "hover", "dwell_ms": 7}
 
 
 async def test_a_migration_that_fails_leaves_the_former_version_whole(store: Store, monkeypatch: Any) -> None:

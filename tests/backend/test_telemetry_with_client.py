@@ -50,7 +50,7 @@ async def test_a_session_at_the_editor_arrives_once_and_leaves_nothing_behind(
             await until(lambda: not spool.names())
     store = await Store.open(str(tmp_path / "gateway" / "events.db"))
     async with store.transaction() as connection:
-        found = await connection.exec_driver_sql("SELECT kind, user_id, language FROM events ORDER BY seq")
+        found = await connection.exec_driver_sql("SELECT event, user_id, language FROM events ORDER BY seq")
         got = [tuple(row) for row in found]
     await store.close()
     await telemetry.close()

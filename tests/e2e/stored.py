@@ -13,7 +13,7 @@ async def stored(path, kind, many=1):
         async with asyncio.timeout(300):
             while True:
                 async with store.reading() as connection:
-                    question = text("SELECT * FROM events WHERE kind = :kind ORDER BY seq")
+                    question = text("SELECT * FROM events WHERE event = :kind ORDER BY seq")
                     rows = (await connection.execute(question, {"kind": kind})).all()
                 if len(rows) >= many:
                     return rows

@@ -74,6 +74,6 @@ async def test_a_rename_is_followed_in_its_file_and_then_in_the_folder_and_the_s
             assert (edit.textDocument.uri, edit.textDocument.version) == (other.uri, other.version)
             await other.take(edit)
             rows = await stored(events, "next_edit", 2)
-    assert [(row.label, row.source, row.characters, row.lines) for row in rows] == [
+    assert [(row.end, row.evidence, row.inserted, row.deleted) for row in rows] == [
         ("accepted", "declaration", 4, 5)
     ] * 2

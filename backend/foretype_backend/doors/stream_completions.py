@@ -111,7 +111,9 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         except BudgetExceededError as limited:
             self._refuse(message.id, *answer_of(message.id, limited.outcome))
         else:
-            self._begin(message.id, early.claim, lambda live: self._answer(live, message, known, early, received))
+            deadline = self._loop.time() + min(message.deadline_ms, self._door.limits.max_deadline_ms) / 1000
+            asked = _Asked(message, known, received, deadline)
+            self._begin(message.id, early.claim, lambda live: self._answer(live, asked, early))
 
     def _planned_for(self, message: Complete[WireSegment]) -> ServedRevision:
         """The revision whose profile a client had when it asked, by what only fits the former one's grammar."""
@@ -157,47 +159,34 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             self._principal, message.class_, characters=characters, context_tokens=context, max_tokens=most
         )
 
-    async def _answer(
-        self,
-        live: LiveRequest,
-        message: Complete[WireSegment],
-        segments: list[Segment],
-        early: _Early,
-        received: float,
-    ) -> tuple[GatewayMessage, ...]:
-        block, revision = self._block(message.class_), early.revision
-        claim = early.claim
-        deadline = self._loop.time() + min(message.deadline_ms, self._door.limits.max_deadline_ms) / 1000
+    async def _answer(self, live: LiveRequest, asked: _Asked, early: _Early) -> tuple[GatewayMessage, ...]:
+        message, revision, claim = asked.message, early.revision, early.claim
+        block = self._block(message.class_)
         if block is not None:
-            outcome = await self._run(live, message, segments, received, deadline, block.service, block.renderer, claim)
+            outcome = await self._run(live, asked, block.service, block.renderer, claim)
             lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over) or live.answered:
                 return answer_of(message.id, outcome)
-            claim = self._claim(message, segments, revision)
+            claim = self._claim(message, asked.segments, revision)
         with claim:
-            service, renderer = revision.service, revision.renderer
-            outcome = await self._run(
-                live, message, segments, received, deadline, service, renderer, claim, early.prompt
-            )
+            outcome = await self._run(live, asked, revision.service, revision.renderer, claim, early.prompt)
         return answer_of(message.id, outcome)
 
     async def _run(
         self,
         live: LiveRequest,
-        message: Complete[WireSegment],
-        segments: list[Segment],
-        received: float,
-        deadline: float,
+        asked: _Asked,
         service: CompletionService,
         renderer: Renderer,
         claim: Claim,
         prompt: Prompt | None = None,
     ) -> CompletionOutcome | GatewayMessage:
         """Serve in one pool; a message where the request never got so far."""
+        message = asked.message
         own = self._door.block is None or renderer is not self._door.block.renderer
         if prompt is None:
             encoder = self._texts.encoder() if renderer is self._revision.renderer else None
-            prompt = await renderer.encode(segments, encoder=encoder, tenant=self._principal.tenant)
+            prompt = await renderer.encode(asked.segments, encoder=encoder, tenant=self._principal.tenant)
         claim.counted(len(prompt.ids))
         if live.stopped:
             service.metrics.refused(message.class_, Reason.CANCELLED)
@@ -211,8 +200,8 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             key=live.key,
             session=live.session,
             prompt=prompt,
-            received=received,
-            deadline=deadline,
+            received=asked.received,
+            deadline=asked.deadline,
             max_tokens=max(1, min(message.max_tokens, room)),
             class_=message.class_,
             document=message.document,
@@ -239,6 +228,15 @@ def _fits(message: Complete[WireSegment], revision: ServedRevision) -> bool:
     except InvalidRequestError:
         return False
     return True
+
+
+class _Asked(NamedTuple):
+    """What a client asked for; times as of :class:`AdmittedRequest`."""
+
+    message: Complete[WireSegment]
+    segments: list[Segment]
+    received: float
+    deadline: float
 
 
 class _Early(NamedTuple):

@@ -65,8 +65,8 @@ async def first_tokens(store: Store, experiment: Experiment, now_ms: int) -> dic
             mine = (
                 *_belongs(experiment, blocks_of(experiment, now_ms)),
                 _E.variant == f"{experiment.name}/{name}",
-                _E.kind == "result",
-                _E.source.in_(_AWAITED),
+                _E.event == "result",
+                _E.request_class.in_(_AWAITED),
                 _E.first_ms.is_not(None),
             )
             n = int((await connection.execute(select(func.count()).where(*mine))).scalar_one())
@@ -94,9 +94,9 @@ def _user(experiment: Experiment) -> Any:
 
 
 def _plain(experiment: Experiment, blocks: range) -> Select[Any]:
-    """Counters that need no grouping by session; which columns hold them says :mod:`foretype_backend.telemetry.intake`."""
+    """Counters that need no grouping by session."""
     limit_ms = experiment.spec.guardrails.first_token_ms
-    result, waited = _E.kind == "result", _E.source.in_(_AWAITED)
+    result, waited = _E.event == "result", _E.request_class.in_(_AWAITED)
     user = _user(experiment).label("user_id")
 
     def sum_of(value: Any, *conditions: Any) -> Any:
@@ -105,15 +105,16 @@ def _plain(experiment: Experiment, blocks: range) -> Select[Any]:
             whole = whole & condition
         return func.sum(case((whole, value), else_=0))
 
-    asked = _E.kind == "opportunity"
-    retained = (_E.kind == "survive") & (_E.age_s == _RETAINED_AT_S) & (_E.label != "branch_changed")
+    asked = _E.event == "opportunity"
+    retained = (_E.event == "survive") & (_E.age_s == _RETAINED_AT_S) & _E.branch_changed.is_(False)
     columns = {
         "opportunities": sum_of(1, asked),
-        "judged": sum_of(_E.characters, asked),
-        "parsed": sum_of(_E.lines, asked),
-        "computed_tokens": sum_of(_E.characters - _E.lines, _E.kind == "request") + sum_of(_E.lines, result),
+        "judged": sum_of(1, asked, _E.parses.is_not(None)),
+        "parsed": sum_of(1, asked, _E.parses.is_(True)),
+        "computed_tokens": sum_of(_E.prompt_tokens - _E.cached_tokens, _E.event == "request")
+        + sum_of(_E.generated_tokens, result),
         "awaited": sum_of(1, result, waited),
-        "cancelled": sum_of(1, result, waited, _E.label.in_(_GIVEN_UP)),
+        "cancelled": sum_of(1, result, waited, _E.finish.in_(_GIVEN_UP)),
         "first_tokens": sum_of(1, result, waited, _E.first_ms.is_not(None)),
         "late": sum_of(1, result, waited, _E.first_ms > limit_ms),
         "retained": sum_of(_E.arc, retained),
@@ -129,7 +130,7 @@ def _plain(experiment: Experiment, blocks: range) -> Select[Any]:
 
 def _sessions(experiment: Experiment, blocks: range) -> Select[Any]:
     """Suggestion sessions that were read for 750 ms, or accepted."""
-    visible = func.sum(case((_E.kind == "display", _E.value_ms), else_=0.0))
+    visible = func.sum(case((_E.event == "display", _E.visible_ms), else_=0.0))
     one = (
         select(
             _user(experiment).label("user_id"),
@@ -137,10 +138,10 @@ def _sessions(experiment: Experiment, blocks: range) -> Select[Any]:
             func.min(_E.variant).label("variant"),
             func.max(_E.language).label("language"),
             visible.label("visible_ms"),
-            func.max(case((_E.kind == "accept", 1), else_=0)).label("accepted"),
-            func.sum(case((_E.kind == "accept", _E.characters), else_=0)).label("taken"),
+            func.max(case((_E.event == "accept", 1), else_=0)).label("accepted"),
+            func.sum(case((_E.event == "accept", _E.characters), else_=0)).label("taken"),
         )
-        .where(*_belongs(experiment, blocks), _E.kind.in_(("display", "accept")))
+        .where(*_belongs(experiment, blocks), _E.event.in_(("display", "accept")))
         .group_by(_E.tenant, _E.user_id, _E.session, _E.shown)
         .subquery()
     )

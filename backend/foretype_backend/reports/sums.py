@@ -78,11 +78,9 @@ async def sums(store: Store, tenant: str, period: Period, split: str | None, tea
 
 async def answers(store: Store, tenant: str, period: Period, team: str | None) -> list[FeelingAnswer]:
     """To the question how it feels: at most one of each user in weeks."""
-    where = [_of(events, tenant, period, team), events.c.kind == "feel"]
-    query = select(events.c.team, events.c.user_id, events.c.label, events.c.value_ms, events.c.characters)
-    return [
-        FeelingAnswer(row[0], row[1], row[2], row[3], row[4] / 1000) for row in await _rows(store, query.where(*where))
-    ]
+    where = [_of(events, tenant, period, team), events.c.event == "feel"]
+    query = select(events.c.team, events.c.user_id, events.c.answer, events.c.p50_ms, events.c.p95_ms)
+    return [FeelingAnswer(*row) for row in await _rows(store, query.where(*where))]
 
 
 def _of(table: Any, tenant: str, period: Period, team: str | None = None) -> ColumnElement[bool]:

@@ -23,6 +23,8 @@ _NEXT_AGE_S: Final = 300
 """At which it is counted whether next edits were taken back."""
 _WAITED_FOR: Final = ("interactive", "block", "")
 """Classes of requests; older clients do not name it."""
+_MOSTLY: Final = 0.33
+"""A text is mostly unchanged where Levenshtein / max(length) is below this (PR_33@t)."""
 _GIVEN_UP: Final = ("cancelled", "dropped")
 
 
@@ -49,46 +51,46 @@ async def refresh(store: Store, days: Iterable[tuple[str, str]]) -> None:
 
 def _sum_of(kind: str, column: Any = None) -> Any:
     value = literal(1) if column is None else column
-    return func.coalesce(func.sum(case((_E.kind == kind, value), else_=0)), 0)
+    return func.coalesce(func.sum(case((_E.event == kind, value), else_=0)), 0)
 
 
 def _simple(tenant: str, day: str) -> Select[Any]:
-    """Counters that need no grouping by session. A request's tokens stand in `characters` (prompt) and `lines` (cached)."""
-    waited = and_(_E.kind == "result", _E.source.in_(_WAITED_FOR))
-    later = and_(_E.kind == "next_survive", _E.age_s == _NEXT_AGE_S)
+    """Counters that need no grouping by session."""
+    waited = and_(_E.event == "result", _E.request_class.in_(_WAITED_FOR))
+    later = and_(_E.event == "next_survive", _E.age_s == _NEXT_AGE_S)
 
-    def ended(label: str) -> Any:
-        return func.sum(case((and_(_E.kind == "next_edit", _E.label == label), 1), else_=0))
+    def ended(end: str) -> Any:
+        return func.sum(case((and_(_E.event == "next_edit", _E.end == end), 1), else_=0))
 
-    empty = case((and_(_E.kind == "result", _E.characters == 0), 1), else_=0)
+    empty = case((and_(_E.event == "result", _E.characters == 0), 1), else_=0)
     return (
         select(
             *(_E[name] for name in DIMENSIONS),
             _sum_of("opportunity").label("opportunities"),
             _sum_of("request").label("requests"),
-            _sum_of("request", _E.characters).label("prompt_tokens"),
-            _sum_of("request", _E.lines).label("cached_tokens"),
-            _sum_of("result", _E.lines).label("generated_tokens"),
+            _sum_of("request", _E.prompt_tokens).label("prompt_tokens"),
+            _sum_of("request", _E.cached_tokens).label("cached_tokens"),
+            _sum_of("result", _E.generated_tokens).label("generated_tokens"),
             _sum_of("result").label("results"),
             func.sum(empty).label("empty_results"),
             _sum_of("result", _E.characters).label("result_characters"),
             func.sum(case((waited, 1), else_=0)).label("awaited"),
-            func.sum(case((and_(waited, _E.label.in_(_GIVEN_UP)), 1), else_=0)).label("cancelled"),
-            _sum_of("opportunity", _E.characters).label("judged"),
-            _sum_of("opportunity", _E.lines).label("parsed"),
-            _sum_of("typing", _E.characters).label("keys"),
-            _sum_of("typing", _E.lines).label("deletions"),
+            func.sum(case((and_(waited, _E.finish.in_(_GIVEN_UP)), 1), else_=0)).label("cancelled"),
+            _sum_of("opportunity", case((_E.parses.is_not(None), 1), else_=0)).label("judged"),
+            _sum_of("opportunity", case((_E.parses.is_(True), 1), else_=0)).label("parsed"),
+            _sum_of("typing", _E["keys"]).label("keys"),
+            _sum_of("typing", _E.deletions).label("deletions"),
             _sum_of("next_edit").label("next_shown"),
             ended("accepted").label("next_accepted"),
             ended("rejected").label("next_rejected"),
-            _sum_of("next_edit", _E.age_s).label("next_jumps"),
-            _sum_of("next_edit", _E.arc).label("next_jumped"),
-            func.sum(case((later, _E.characters), else_=0)).label("next_measured"),
-            func.sum(case((later, _E.arc), else_=0)).label("next_kept"),
+            _sum_of("next_edit", case((_E.jump.is_(True), 1), else_=0)).label("next_jumps"),
+            _sum_of("next_edit", case((_E.jumped.is_(True), 1), else_=0)).label("next_jumped"),
+            func.sum(case((later, _E.inserted + _E.deleted), else_=0)).label("next_measured"),
+            func.sum(case((later, _E.inserted_kept + _E.deleted_kept), else_=0)).label("next_kept"),
             func.sum(case((later, 1), else_=0)).label("next_looked_at"),
-            func.sum(case((later, _E.lines), else_=0)).label("next_reversed"),
+            func.sum(case((and_(later, _E.reversed.is_(True)), 1), else_=0)).label("next_reversed"),
         )
-        .where(_E.tenant == tenant, _E.day == day, _E.kind.in_(_COUNTED))
+        .where(_E.tenant == tenant, _E.day == day, _E.event.in_(_COUNTED))
         .group_by(*(_E[name] for name in DIMENSIONS))
     )
 
@@ -101,8 +103,8 @@ def _neighbours(day: str) -> list[str]:
 def _sessions(tenant: str, day: str) -> Select[Any]:
     """Suggestion sessions that began on `day`; one that passes midnight has events on the next."""
     identity = (_E.tenant, _E.team, _E.user_id, _E.session, _E.shown)
-    visible = func.sum(case((_E.kind == "display", _E.value_ms), else_=0.0))
-    accepted = func.max(case((_E.kind == "accept", 1), else_=0))
+    visible = func.sum(case((_E.event == "display", _E.visible_ms), else_=0.0))
+    accepted = func.max(case((_E.event == "accept", 1), else_=0))
     one = (
         select(
             *identity[:3],
@@ -113,13 +115,13 @@ def _sessions(tenant: str, day: str) -> Select[Any]:
             func.min(_E.day).label("day"),
             visible.label("visible_ms"),
             accepted.label("accepted"),
-            func.sum(case((_E.kind == "accept", _E.characters), else_=0)).label("taken"),
-            func.sum(case((_E.kind == "accept", 1), else_=0)).label("accepts"),
-            func.max(case((_E.kind == "display", _E.characters), else_=0)).label("characters"),
-            func.max(case((_E.kind == "display", 1), else_=0)).label("displayed"),
-            func.max(case((_E.kind == "dismiss", 1), else_=0)).label("dismissed"),
+            func.sum(case((_E.event == "accept", _E.characters), else_=0)).label("taken"),
+            func.sum(case((_E.event == "accept", 1), else_=0)).label("accepts"),
+            func.max(case((_E.event == "display", _E.characters), else_=0)).label("characters"),
+            func.max(case((_E.event == "display", 1), else_=0)).label("displayed"),
+            func.max(case((_E.event == "dismiss", 1), else_=0)).label("dismissed"),
         )
-        .where(_E.tenant == tenant, _E.day.in_(_neighbours(day)), _E.kind.in_(("display", "accept", "dismiss")))
+        .where(_E.tenant == tenant, _E.day.in_(_neighbours(day)), _E.event.in_(("display", "accept", "dismiss")))
         .group_by(*identity)
         .subquery()
     )
@@ -149,6 +151,8 @@ def _sessions(tenant: str, day: str) -> Select[Any]:
 
 def _survival(tenant: str, day: str) -> Select[Any]:
     """By age; measurements after a change of branch say nothing about the text (Copilot drops them too)."""
+    longer = case((_E.characters > _E.length_now, _E.characters), else_=_E.length_now)
+    unchanged = or_(_E.levenshtein < _MOSTLY * longer, and_(longer == 0, _E.levenshtein == 0))
     return (
         select(
             *(_E[name] for name in DIMENSIONS),
@@ -156,9 +160,9 @@ def _survival(tenant: str, day: str) -> Select[Any]:
             func.count(),
             func.sum(_E.characters),
             func.sum(_E.arc),
-            func.sum(_E.lines),
+            func.sum(case((unchanged, 1), else_=0)),
         )
-        .where(_E.tenant == tenant, _E.day == day, _E.kind == "survive", _E.label != "branch_changed")
+        .where(_E.tenant == tenant, _E.day == day, _E.event == "survive", _E.branch_changed.is_(False))
         .group_by(*(_E[name] for name in DIMENSIONS), _E.age_s)
     )
 

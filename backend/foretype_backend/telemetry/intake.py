@@ -25,7 +25,6 @@ from foretype_wire.telemetry import (
     Count,
     Dismiss,
     Display,
-    Event,
     Feel,
     Id,
     Milliseconds,
@@ -39,6 +38,8 @@ from foretype_wire.telemetry import (
     Survive,
     Typing,
 )
+
+from foretype_backend.telemetry.schema import FIELD_COLUMNS
 
 _AHEAD_MS: Final = 300_000
 _DAY_MS: Final = 86_400_000
@@ -108,6 +109,15 @@ _KINDS: Final[dict[str, type[Any]]] = {
     )
 }
 _FIELDS: Final = {name: frozenset((*kind.__struct_fields__, "event")) for name, kind in _KINDS.items()}
+_TO_COLUMNS: Final = {
+    name: tuple(column if column in fields else None for column in FIELD_COLUMNS) for name, fields in _FIELDS.items()
+}
+"""By kind, for each of `FIELD_COLUMNS` the field that it holds."""
+_NO_FIELDS: Final = (None,) * len(FIELD_COLUMNS)
+_KNOWN_OF_UNKNOWN: Final = frozenset(_Unknown.__struct_fields__)
+_TO_DATA: Final = {
+    name: tuple(sorted(fields - {*FIELD_COLUMNS, *_KNOWN_OF_UNKNOWN, "v", "event"})) for name, fields in _FIELDS.items()
+}
 
 
 def safe_name(text: str) -> str:
@@ -141,30 +151,21 @@ def read(
             continue
         t_ms, clock = _time(event.t_ms, received_ms, kept_days)
         day = datetime.fromtimestamp(t_ms / 1000, UTC).date().isoformat()
-        if known is None:
-            parts = _unknown(raw)
-        elif known is Sample:
+        if known is Sample:
             samples.append((day, event))
             continue
-        else:
-            parts = _parts(event)
-            if len(raw) > len(_FIELDS[str(kind)] & raw.keys()):
-                parts[-1].update(_numbers(raw, _FIELDS[str(kind)]))
-        *columns, data = parts
+        name, fields, data = _read_fields(event, raw, known)
         # The order of `EVENT_COLUMNS`.
-        name = str(kind) if known is not None else "unknown"
-        head = (tenant, user, event.session, event.seq, team, name, day, t_ms, event.at_ms, received_ms, clock)
         rows.append(
             (
-                *head,
+                *(tenant, user, event.session, event.seq, team, name, day, t_ms, event.at_ms, received_ms, clock),
                 event.language,
                 f"{event.experiment}/{event.variant}"[:64] if event.experiment else event.variant,
                 event.editor,
                 event.model,
                 event.experiment,
                 event.block,
-                event.first_ms if isinstance(event, Result) else None,
-                *columns,
+                *fields,
                 msgspec.json.encode(data).decode() if data else "",
             )
         )
@@ -180,91 +181,32 @@ def _time(t_ms: int, received_ms: int, kept_days: int) -> tuple[int, str]:
     return t_ms, ""
 
 
-def _parts(event: Event) -> list[Any]:
-    """subject, shown, parent, label, source, characters, lines, value_ms, age_s, arc, and what goes to `data`."""
-    match event:
-        case Opportunity():
-            data = {"document": event.document, "trigger": event.trigger, "caret": event.caret}
-            # `characters` says whether a grammar judged the text, `lines` whether it adds no error: both are summed by day.
-            judged = (int(event.parses is not None), int(event.parses is True))
-            return [event.id, "", "", event.outcome, "", *judged, 0.0, 0, 0, data]
-        case Request():
-            data = {
-                "class": event.request_class,
-                "prompt_tokens": event.prompt_tokens,
-                "cached_tokens": event.cached_tokens,
-                "supersedes": event.supersedes,
-            }
-            # Tokens are summed by day, so they stand in columns: prompt in `characters`, cached in `lines`.
-            return [event.id, "", event.opportunity or "", event.request_class, "", *_tokens(event), 0.0, 0, 0, data]
-        case Result():
-            data = {
-                "first_ms": event.first_ms,
-                "generated_tokens": event.generated_tokens,
-                "tokens_after_cancel": event.tokens_after_cancel,
-                "logprob": event.logprob,
-                "stages_ms": event.stages_ms,
-            }
-            return [
-                event.id, "", "", event.finish, event.request_class, event.characters, event.generated_tokens, event.last_ms, 0, 0, data
-            ]  # fmt: skip
-        case Display():
-            data = {"display_source": event.display_source, "request": event.request}
-            return [
-                event.id, event.shown, event.opportunity or "", event.end, event.served_from, event.characters,
-                event.lines, event.visible_ms, 0, 0, data,
-            ]  # fmt: skip
-        case Accept():
-            return [event.id, event.shown, "", event.kind, event.how, event.characters, event.lines, 0.0, 0, 0, {}]
-        case Dismiss():
-            return [event.id, event.shown, "", event.kind.value, "", 0, 0, 0.0, 0, 0, {}]
-        case Survive():
-            share = event.levenshtein / max(event.characters, event.length_now, 1)
-            data = {
-                "length_now": event.length_now,
-                "levenshtein": event.levenshtein,
-                "fourgram": event.fourgram,
-                "branch_changed": event.branch_changed,
-            }
-            # `lines` says whether it is mostly unchanged (Levenshtein / max(length) < 0.33: PR_33@t).
-            label = "branch_changed" if event.branch_changed else ""
-            unchanged = int(share < 0.33)
-            return [
-                event.id, event.shown, "", label, "", event.characters, unchanged, share, event.age_s, event.arc, data
-            ]  # fmt: skip
-        case Typing():
-            return ["", "", "", "", "", event.keys, event.deletions, 0.0, 0, 0, {}]
-        case Feel():
-            # The p95 in microseconds: a column of whole numbers is free.
-            p95_us = round(event.p95_ms * 1000)
-            return ["", "", "", event.answer, "", p95_us, event.suggestions, event.p50_ms, 0, 0, {}]
-        case NextEdit():
-            data = {"order": event.order, "elsewhere": event.elsewhere}
-            # `age_s` says whether it was a jump at first, `arc` whether the user went there.
-            return [
-                event.id, event.chain, "", event.end, event.evidence, event.inserted, event.deleted, event.visible_ms,
-                int(event.jump), int(event.jumped), data,
-            ]  # fmt: skip
-        case NextSurvive():
-            data = {"inserted_kept": event.inserted_kept, "deleted_kept": event.deleted_kept}
-            label = "reversed" if event.reversed else ""
-            kept = event.inserted_kept + event.deleted_kept
-            return [
-                event.id, "", "", label, "", event.inserted + event.deleted, int(event.reversed), 0.0, event.age_s, kept, data
-            ]  # fmt: skip
-        case Sample():  # goes to the blob store, never to a row
-            raise TypeError("a sample is no row")
+def _read_fields(
+    event: Any, raw: dict[str, object], known: type[Any] | None
+) -> tuple[str, Sequence[Any], dict[str, Any]]:
+    """Its kind, what stands in `FIELD_COLUMNS`, and what goes to `data`."""
+    if known is None:
+        return "unknown", _NO_FIELDS, _unknown(raw)
+    kind = str(known.__struct_config__.tag)
+    if known is Request and event.cached_tokens > event.prompt_tokens:  # sums of shares rest on it
+        event = msgspec.structs.replace(event, cached_tokens=event.prompt_tokens)
+    data = _without_columns(event, kind)
+    if len(raw) > len(_FIELDS[kind] & raw.keys()):
+        data |= _numbers(raw, _FIELDS[kind])
+    return kind, [None if name is None else getattr(event, name) for name in _TO_COLUMNS[kind]], data
 
 
-def _tokens(event: Request) -> tuple[int, int]:
-    return event.prompt_tokens, min(event.cached_tokens, event.prompt_tokens)
+def _without_columns(event: Any, kind: str) -> dict[str, Any]:
+    """Its fields that have no column, but for those that are as where nobody said anything."""
+    found = {name: getattr(event, name) for name in _TO_DATA[kind]}
+    return {name: value for name, value in found.items() if value not in (None, "", {})}
 
 
-def _unknown(raw: dict[str, object]) -> list[Any]:
+def _unknown(raw: dict[str, object]) -> dict[str, Any]:
+    """The numbers of an event of a version or kind that nobody here knows, and what it calls itself."""
     label = raw.get("event")
-    name = label if isinstance(label, str) and _LABEL.fullmatch(label) else ""
-    base = frozenset(_Unknown.__struct_fields__)
-    return ["", "", "", name, "", 0, 0, 0.0, 0, 0, _numbers(raw, base)]
+    name = {"event": label} if isinstance(label, str) and _LABEL.fullmatch(label) else {}
+    return name | _numbers(raw, _KNOWN_OF_UNKNOWN)
 
 
 def _numbers(raw: dict[str, object], known: frozenset[str]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Final
 from foretype_backend.database import Schema
 from foretype_backend.telemetry.schema import metadata
 
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 SCHEMA: Final = Schema(
     metadata=metadata,
     migrations=Path(__file__).with_name("migrations"),

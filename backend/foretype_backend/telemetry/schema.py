@@ -24,6 +24,42 @@ tenants: Final = Table(
 """Consent and retention. `store_text`: samples may be kept; `train`: exports may leave the store; `user_reports`: a report may show
 single users."""
 
+_IDS: Final = ("id", "shown", "opportunity", "chain")
+_LABELS: Final = (
+    "outcome",
+    "request_class",
+    "finish",
+    "served_from",
+    "end",
+    "kind",
+    "how",
+    "evidence",
+    "answer",
+)
+_NUMBERS: Final = (
+    "prompt_tokens",
+    "cached_tokens",
+    "generated_tokens",
+    "characters",
+    "lines",
+    "age_s",
+    "arc",
+    "length_now",
+    "levenshtein",
+    "keys",
+    "deletions",
+    "suggestions",
+    "inserted",
+    "deleted",
+    "inserted_kept",
+    "deleted_kept",
+)
+_DURATIONS_MS: Final = ("first_ms", "last_ms", "visible_ms", "p50_ms", "p95_ms")
+_FLAGS: Final = ("parses", "branch_changed", "jump", "jumped", "reversed")
+
+FIELD_COLUMNS: Final = (*_IDS, *_LABELS, *_NUMBERS, *_DURATIONS_MS, *_FLAGS)
+"""Columns that hold the field of that name of :mod:`foretype_wire.telemetry`; null where an event's kind has no such field."""
+
 events: Final = Table(
     "events",
     metadata,
@@ -32,7 +68,7 @@ events: Final = Table(
     Column("session", String(64), primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("team", String(64), nullable=False),
-    Column("kind", String(16), nullable=False),
+    Column("event", String(16), nullable=False),
     Column("day", String(10), nullable=False),
     Column("t_ms", BigInteger, nullable=False),
     Column("at_ms", Float(53), nullable=False),
@@ -44,28 +80,22 @@ events: Final = Table(
     Column("model", String(64), nullable=False),
     Column("experiment", String(64), nullable=False),
     Column("block", BigInteger, nullable=False),
-    Column("first_ms", Float(53), nullable=True),
-    Column("subject", String(64), nullable=False),
-    Column("shown", String(64), nullable=False),
-    Column("parent", String(64), nullable=False),
-    Column("label", String(32), nullable=False),
-    Column("source", String(32), nullable=False),
-    Column("characters", BigInteger, nullable=False),
-    Column("lines", BigInteger, nullable=False),
-    Column("value_ms", Float(53), nullable=False),
-    Column("age_s", BigInteger, nullable=False),
-    Column("arc", BigInteger, nullable=False),
+    *(Column(name, String(64), nullable=True) for name in _IDS),
+    *(Column(name, String(32), nullable=True) for name in _LABELS),
+    *(Column(name, BigInteger, nullable=True) for name in _NUMBERS),
+    *(Column(name, Float(53), nullable=True) for name in _DURATIONS_MS),
+    *(Column(name, Boolean, nullable=True) for name in _FLAGS),
     Column("data", Text, nullable=False),
     sqlite_with_rowid=False,
 )
 """One row per event; the key makes sending it twice harmless.
 
-`variant` is `experiment/arm` where there is an experiment; `block` is the number of its block of time. `first_ms` is of results: request
-to first delta. `clock` is "" or says that `t_ms` was impossible (`future`, `past`) and was replaced by the time of receipt. `subject` is the
-event's own id (suggestion, request, opportunity), `parent` what it belongs to (a request's or display's opportunity).
+`event` is its kind on the wire (`accept`), or `unknown`. `variant` is `experiment/arm` where there is an experiment; `block` is the number
+of its block of time. `clock` is "" or says that `t_ms` was impossible (`future`, `past`) and was replaced by the time of receipt. All
+others are the wire's fields, see `FIELD_COLUMNS`; `data` has those without a column.
 """
 
-Index("events_by_day", events.c.tenant, events.c.day, events.c.kind)
+Index("events_by_day", events.c.tenant, events.c.day, events.c.event)
 Index("events_by_receipt", events.c.received_ms)
 _IN_EXPERIMENT: Final = events.c.experiment != ""
 Index(

@@ -14,7 +14,7 @@ from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.migrate import SCHEMA
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, daily, daily_survival, events, metadata, tenants
 
-_NAMES: Final = ", ".join(EVENT_COLUMNS)
+_NAMES: Final = ", ".join(f'"{name}"' for name in EVENT_COLUMNS)  # `end` is a word of SQL's
 _INSERT: Final = f"INSERT INTO events ({_NAMES}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))}) ON CONFLICT DO NOTHING"
 _INCOMING: Final = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE events) ON COMMIT DELETE ROWS"
 _TAKE_IN: Final = f"INSERT INTO events ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING"
