@@ -6,6 +6,9 @@ TRAIN := .venv-train
 GPU_PYTHON ?= python3
 # torchvision and torchaudio have no CPU build beside the CPU torch, and break transformers when present.
 TORCH ?= torch==2.13.0
+# What Pythons bring of pip takes twice as long over two hundred packages. Where it cannot be had, what comes next says why.
+PIP := pip >=26, <26.2
+NEWER_PIP = -m pip install --disable-pip-version-check -q --retries 0 '$(PIP)' 2> /dev/null || true
 PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lock.txt
 export PYTHONUTF8 := 1
 # Where it is set, each of the tests' many hundred processes compiles all our modules, and each worker rewrites all tests.
@@ -21,8 +24,9 @@ run: $(VENV)/.installed ## Install, fetch the network's public base once, start 
 	@$(BIN)/foretype quickstart
 
 # Tests run in any order on any number of workers. SEED=N repeats an order and hypothesis' examples; ARGS='--lf -x' goes to pytest.
-# Two workers a core: most tests wait for a process half of their time.
+# Two workers a core: most tests wait for a process half of their time. Three for the slow ones, which wait more.
 WORKERS := $(or $(WORKERS),$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2))))
+SLOW_WORKERS := $(or $(SLOW_WORKERS),$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3))))
 SEED := $(or $(SEED),$(shell date +%s))
 PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rfEs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
@@ -30,7 +34,7 @@ test: $(VENV)/.installed-dev ## Install everything for development and run the t
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (rules or slow or soak or editors or vllm or fleet)' $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
-	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet or release)' $(FILES) $(ARGS)
+	@$(PYTEST) -n $(SLOW_WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet or release)' $(FILES) $(ARGS)
 
 # Tests of one editor share its window and go on where the one before stopped: in the order of their file.
 EDITORS = $(BIN)/pytest -q -rfEs -p no:randomly
@@ -48,10 +52,11 @@ test-all: ## Run every test that there is, with minutes by part: test, kills and
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true  # before parts that would both make it; where it cannot be had they say so
 	@.ci/parts test test-slow test-editors test-fleet+test-vllm-engines test-vllm-times rehearse
 
-# As CI does it: `make test` runs where nothing is installed, and what it skips there is run here.
+# As CI does it: `make test` runs where nothing is installed, and what it skips there is run here. Editors wait for their users half of
+# the time; starts of vLLM take what they leave.
 test-ci:
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true
-	@.ci/parts test-fresh test-skipped test-slow test-editors test-fleet,containers+test-vllm-engines+test-limits test-vllm-times
+	@.ci/parts test-fresh test-skipped test-slow test-editors+low:test-vllm-engines,test-limits test-fleet,containers test-vllm-times
 
 SKIPPED := build/skipped-fresh
 
@@ -72,6 +77,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Foretype needs Python 3.11 or newer; found: $$($(PYTHON) --version). Set PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
+	@$@ $(NEWER_PIP)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml requirements/lock.txt
 	@echo "installing Foretype with the embedded engine (about a minute the first time)"
@@ -138,6 +144,7 @@ e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-
 
 jupyter-env: ## Make .venv-jupyter with JupyterLab, Notebook 7 and our extension, for its tests (node 20 or newer)
 	@test -x .venv-jupyter/bin/python || $(PYTHON) -m venv .venv-jupyter
+	@.venv-jupyter/bin/python $(NEWER_PIP)
 	@cd editors/jupyter && npm install --no-fund --no-audit --loglevel=error && npm run -s check && npm run -s build
 	@.venv-jupyter/bin/pip install --disable-pip-version-check -q -r requirements/jupyter.txt
 	@.venv-jupyter/bin/pip install --disable-pip-version-check -q -e '.[lsp]'
@@ -197,6 +204,7 @@ vllm-env: .venv-vllm/.installed ## Make .venv-vllm with vLLM's build for CPUs (t
 
 .venv-vllm/.installed: requirements/torch-cpu.txt requirements/vllm.txt pyproject.toml lab/pyproject.toml
 	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	@.venv-vllm/bin/python $(NEWER_PIP)
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q --no-deps -r requirements/torch-cpu.txt
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q -r requirements/vllm.txt
 	@.venv-vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec  # built for GPUs: their import fails here
@@ -213,7 +221,7 @@ mutants: $(VENV)/.installed-dev ## Break the code in 275 places, one at a time, 
 
 # Two engines at a time, since one keeps one core busy while it starts; what measures times has the machine to itself.
 VLLM = .venv-vllm/bin/python -m pytest -q -rfEs -p no:unraisableexception -m "vllm and not soak"
-QUIET := tests/vllm/test_isolation.py tests/vllm/test_simulated.py
+QUIET := tests/vllm/test_isolation.py
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
 	@said=0; $(MAKE) --no-print-directory test-vllm-engines || said=$$?; $(MAKE) --no-print-directory test-vllm-times && exit $$said
