@@ -241,3 +241,28 @@ async def test_commands_for_whole_files_say_that_a_cell_is_none(client, notebook
     notebook("def f():\n    return 1")
     why = client.server.documents.usable(cell_uri(0))
     assert why == "commands know whole files, not cells of a notebook"
+
+
+KEY = "K = '''-----BEGIN PRIVATE KEY-----\nabc\n'''\n"
+
+
+async def test_a_key_that_is_pasted_into_a_cell_closes_the_notebook_and_taken_out_opens_it(client, notebook):
+    it = notebook("a = 1\n", "b = ")
+    it.insert(0, 1, 0, KEY)
+    assert [what for what, *_ in client.flow.told] == ["opened", "closed", "excluded"]
+    await it.asking(1, 0, 4)
+    assert client.server.documents.find(cell_uri(1)).excluded == "holds a private key"
+    assert not client.flow.asked and "PRIVATE" not in "".join(str(one) for one in client.flow.told)
+    gone = {"start": {"line": 1, "character": 0}, "end": {"line": 4, "character": 0}}
+    it.change(textContent=[{"document": {"uri": cell_uri(0)}, "changes": [{"range": gone, "text": ""}]}])
+    assert [what for what, *_ in client.flow.told][-1] == "opened"
+    await it.asking(1, 0, 4)
+    assert len(client.flow.asked) == 1
+
+
+async def test_a_key_in_a_cell_that_is_put_in_closes_the_notebook(client, notebook):
+    it = notebook("a = ")
+    cell, text = it.made((1, "markdown", "-----BEGIN PRIVATE KEY-----\nabc"))
+    it.change(structure={"array": {"start": 1, "deleteCount": 0, "cells": [cell]}, "didOpen": [text]})
+    await it.asking(0, 0, 4)
+    assert not client.flow.asked and "PRIVATE" not in "".join(str(one) for one in client.flow.told)

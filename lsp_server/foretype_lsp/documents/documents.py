@@ -238,7 +238,7 @@ class Documents:
             return ChangeResult.EXCLUDED
         edits += _edits(held.lines, changes)
         if changes and (
-            held.excluded is not None or held.lines.chars > MAX_FOLLOWED_BYTES or _is_suspicious(held.lines, changes)
+            held.excluded is not None or held.lines.chars > MAX_FOLLOWED_BYTES or is_suspicious(held.lines, changes)
         ):
             held = self._judged_anew(held, edits, _next(held, version))
         elif held.excluded is None:
@@ -318,7 +318,7 @@ def _reason_to_exclude(path: str, text: str, limit_bytes: int) -> str | None:
     return "holds a private key" if reason is None and holds_key(text) else reason
 
 
-def _is_suspicious(lines: Lines, changes: Sequence[ContentChange]) -> bool:
+def is_suspicious(lines: Lines, changes: Sequence[ContentChange]) -> bool:
     """Whether a change may have put in what a file is left out for."""
     at = {min(change.range.start.position.line, len(lines) - 1) for change in changes if change.range is not None}
     return any("-----" in change.text for change in changes) or any("-----" in lines.line(line) for line in at)

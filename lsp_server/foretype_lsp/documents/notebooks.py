@@ -11,12 +11,19 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from foretype_context.folder.exclude import reason_in_line
+from foretype_context.folder.exclude import holds_key, reason_in_line
 from foretype_context.syntax.document import Document, Edit, Snapshot, difference
 from foretype_context.syntax.languages import PLAINTEXT, language_spec
 
 from foretype_lsp.documents.cells import masked, without_headers
-from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, HeldText, typed_to
+from foretype_lsp.documents.documents import (
+    MAX_DOCUMENT_BYTES,
+    ChangeResult,
+    Documents,
+    HeldText,
+    is_suspicious,
+    typed_to,
+)
 from foretype_lsp.documents.joined import CellText, Joined
 from foretype_lsp.documents.notebook_messages import MARKUP, Cell, CellChanges, Structure
 from foretype_lsp.documents.positions import Lines, Position
@@ -136,7 +143,7 @@ class Notebooks:
             return ChangeResult.UNKNOWN
         if notebook.held.lost:
             return ChangeResult.LOST
-        events, edits, typed = list[Event](), list[Edit](), None
+        events, edits, typed, suspicious = list[Event](), list[Edit](), None, False
         kinds = {cell.document: cell.kind for cell in changes.data or ()}
         same_kinds = all(cell.markup == (kinds.get(cell.uri, cell.markup) == MARKUP) for cell in notebook.joined.cells)
         if changes.structure is not None or not same_kinds:
@@ -148,6 +155,7 @@ class Notebooks:
                 events += self._reopen(notebook)
             else:
                 edits.append(difference(notebook.held.document.text, text))
+                suspicious = "-----" in edits[0].text
         for content in changes.text_content or ():
             cell = next((one for one in notebook.joined.cells if one.uri == content.document.uri), None)
             if cell is None:
@@ -156,10 +164,14 @@ class Notebooks:
             version = cell.version + 1 if content.document.version is None else content.document.version
             edits.append(notebook.joined.change(cell, content.changes, version))
             typed = typed_to(OpenCell(notebook, cell), content.changes)
+            suspicious = suspicious or is_suspicious(cell.lines, content.changes)
             if not _fits(notebook.held, len(notebook.held.document.text) + sum(len(edit.text) for edit in edits)):
                 events += self._reopen(notebook)
                 edits.clear()
-        if edits:
+        if edits and suspicious and holds_key(notebook.joined.text):
+            notebook.held = self._hold(notebook.uri, notebook.joined, notebook.held.document.version + 1)
+            events.append(Changed(notebook.held, None))  # of a text that is left out from now on
+        elif edits:
             notebook.held.document.apply(edits, notebook.held.document.version + 1)
             events.append(Changed(notebook.held, typed))
         return events
