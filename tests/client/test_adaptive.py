@@ -299,6 +299,16 @@ def test_a_long_file_is_looked_at_through_a_window_around_the_cursor() -> None:
     assert at_end(model, "result = compute(far, value)\n" * 2 + near + "result = compute(") == "near, value)"
 
 
+def test_at_the_top_of_a_long_file_the_window_ends_before_the_file_does() -> None:
+    model = AdaptiveModel(chars_max=4_000)
+    typed, filler = "result = compute(", "".join(f"name_{i} = {i}\n" for i in range(2_000))
+    far = "result = compute(far, value)\n" * 4
+    near = model.candidate(snapshot(f"{typed}\n{far}{filler}", "file:///near.py"), len(typed))
+    assert near is not None and near.text == "far, value)"
+    model.forget("file:///near.py")
+    assert model.candidate(snapshot(f"{typed}\n{filler}{far}"), len(typed)) is None
+
+
 def test_a_vocabulary_that_grew_too_large_starts_afresh() -> None:
     model = AdaptiveModel(vocabulary_max=50)
     for number in range(40):

@@ -160,7 +160,8 @@ class AdaptiveModel:
         line = snapshot.line_of(offset)
         typed = snapshot.text[snapshot.line_start(line) : offset].lstrip(_BLANKS)
         first = self._window(snapshot, line)
-        last = snapshot.line_count if first == 0 else self._last(snapshot, line)
+        # A window may begin where the file does, and still not be all of it.
+        last = snapshot.line_count if len(snapshot.text) <= self._chars_max else self._last(snapshot, line)
         text = snapshot.text[snapshot.line_start(first) : snapshot.line_end(last - 1)]
         base = snapshot.line_start(first)
         typing = (line - first, snapshot.line_start(line) - base, snapshot.line_end(line) - base)
