@@ -1,6 +1,7 @@
 """What somebody asks for, and what runs already: chosen, or refused in one sentence that says what to do."""
 
 import json
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -279,6 +280,33 @@ def test_ollama_is_asked_itself_by_name_and_by_address(tmp_path: Path, at: Any) 
             assert choice.asked == f"ollama:{name}"
         rows = listing(probe((running.port,), limit_s=30), tmp_path).rows
     assert rows[0].proposed and rows[0].asked == f"ollama:{name}"
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        ("", "http://127.0.0.1:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("[::]:11500", "http://127.0.0.1:11500"),
+        (":11500", "http://127.0.0.1:11500"),
+        ("gpu-box", "http://gpu-box:11434"),
+        ("gpu-box:11500/", "http://gpu-box:11500"),
+        ("::1", "http://[::1]:11434"),
+        ("[::1]:11500", "http://[::1]:11500"),
+        ("http://gpu-box", "http://gpu-box"),
+        ("https://gpu-box:8443/ollama", "https://gpu-box:8443/ollama"),
+    ],
+)
+def test_ollama_is_where_its_own_variable_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, asked: str
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    with pytest.raises(UseError, match=rf"^no Ollama answers at {re.escape(asked)};"):
+        chosen_for("ollama:starcoder2", tmp_path, look_at=_absent)
+
+
+def _absent(url: str) -> running_servers.Server:
+    raise NoServerError(f"nothing is at {url}")
 
 
 def test_an_ollama_without_the_model_says_which_it_has(tmp_path: Path, at: Any) -> None:

@@ -27,7 +27,10 @@ from foretype_models.use.proposal import check_memory, plan_for
 from foretype_models.watching import Watcher
 
 _OLLAMA: Final = "ollama:"
-_LOCAL_OLLAMA: Final = "http://127.0.0.1:11434"
+_OLLAMA_PORT: Final = "11434"
+_LOCAL: Final = "127.0.0.1"
+_ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})
+"""Where a server listens for everybody; who asks it from the same machine asks the machine."""
 _GGUF: Final = b"GGUF"
 _PROMPT_MOST: Final = 2000
 _ANSWER_TOKENS: Final = 256
@@ -75,9 +78,7 @@ def choose(asked: ModelWish, events: Watcher) -> Choice:
     if what == "shipped":
         return _shipped(what, events)
     if what.startswith(_OLLAMA):
-        host = os.environ.get("OLLAMA_HOST", "")
-        root = host if "://" in host else f"http://{host}" if host else _LOCAL_OLLAMA
-        return _ollama(asked, root, what.removeprefix(_OLLAMA))
+        return _ollama(asked, _ollama_root(os.environ.get("OLLAMA_HOST", "")), what.removeprefix(_OLLAMA))
     if re.match(r"https?://", what):
         return _server(asked)
     if (entry := asked.catalogue.get(what)) is not None:
@@ -251,6 +252,20 @@ def _look_at(asked: ModelWish, url: str) -> Server:
     if server.loading:
         raise UseError(f"{url} is still loading its model; wait until it is there, and try again")
     return server
+
+
+def _ollama_root(host: str) -> str:
+    """The address that `OLLAMA_HOST` means to Ollama itself, which takes its own port where neither a scheme nor a port is named."""
+    scheme, named, rest = host.strip().partition("://")
+    if not named:
+        scheme, rest = "http", scheme
+    place, slash, path = rest.partition("/")
+    name, _, port = place.rpartition(":")
+    if not port.isdecimal() or (":" in name and not name.endswith("]")):  # no port, but a name or a bare IPv6 address
+        name, port = place, "" if named else _OLLAMA_PORT
+    name = name.strip("[]")
+    name = _LOCAL if name in _ALL_ADDRESSES else f"[{name}]" if ":" in name else name
+    return f"{scheme}://{name}{port and f':{port}'}{slash}{path}".rstrip("/")
 
 
 def _ollama(asked: ModelWish, root: str, name: str) -> Choice:
