@@ -183,6 +183,17 @@ async def test_sums_follow_late_events_and_are_split_by_what_they_are_asked_for(
         await figures(store, by=("colour",))
 
 
+async def test_the_rest_of_a_session_that_passed_midnight_counts_for_the_day_that_was_summed(store: Store) -> None:
+    midnight, today = NOON_MS + DAY_MS // 2, date(2026, 9, 23)
+    await store.write(rows(display(1, "a", 900.0, t_ms=midnight - 1)))
+    await tidy(store, None, [("default", "2026-09-22")], today=today, now_ms=midnight)
+    rest = read(Sender("c1", user="u1"), [accept(2, "a", 7, t_ms=midnight + 1)], received_ms=midnight + 1)
+    await store.write(rest.rows)
+    await tidy(store, None, [("default", "2026-09-23")], today=today, now_ms=midnight + 2)
+    by_day = await figures(store, by=("day",))
+    assert [(one.group["day"], one.counts["accepted_sessions"]) for one in by_day] == [("2026-09-22", 1)]
+
+
 async def test_sums_of_days_whose_events_have_gone_stay_whatever_comes_late(store: Store) -> None:
     async def keys() -> int:
         return sum(one.counts["keys"] for one in await figures(store))

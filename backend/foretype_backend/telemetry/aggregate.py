@@ -26,6 +26,8 @@ _WAITED_FOR: Final = ("interactive", "block", "")
 _MOSTLY: Final = 0.33
 """A text is mostly unchanged where Levenshtein / max(length) is below this (PR_33@t)."""
 _GIVEN_UP: Final = ("cancelled", "dropped")
+_OF_SESSIONS: Final = ("display", "accept", "dismiss")
+_SESSION: Final = (_E.tenant, _E.team, _E.user_id, _E.session, _E.shown)
 
 
 async def refresh(store: Store, days: Iterable[tuple[str, str]]) -> None:
@@ -47,6 +49,22 @@ async def refresh(store: Store, days: Iterable[tuple[str, str]]) -> None:
             ages = _survival(tenant, day)
             columns = [column.name for column in daily_survival.columns]
             await connection.execute(insert(daily_survival).from_select(columns, ages))
+
+
+async def with_days_of_sessions(store: Store, days: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """These days, and those on which suggestion sessions of theirs began or went on: a session is in the sums of its first day."""
+    found = set(days)
+    for tenant, day in sorted(found):
+        first, last = func.min(_E.day), func.max(_E.day)
+        ends = select(first, last).where(*_near(tenant, day)).group_by(*_SESSION).having(first < last).distinct()
+        async with store.reading() as connection:
+            for one in await connection.execute(ends):
+                found |= {(tenant, one[0]), (tenant, one[1])}
+    return found
+
+
+def _near(tenant: str, day: str) -> tuple[Any, ...]:
+    return _E.tenant == tenant, _E.day.in_(_neighbours(day)), _E.event.in_(_OF_SESSIONS)
 
 
 def _sum_of(kind: str, column: Any = None) -> Any:
@@ -102,12 +120,11 @@ def _neighbours(day: str) -> list[str]:
 
 def _sessions(tenant: str, day: str) -> Select[Any]:
     """Suggestion sessions that began on `day`; one that passes midnight has events on the next."""
-    identity = (_E.tenant, _E.team, _E.user_id, _E.session, _E.shown)
     visible = func.sum(case((_E.event == "display", _E.visible_ms), else_=0.0))
     accepted = func.max(case((_E.event == "accept", 1), else_=0))
     one = (
         select(
-            *identity[:3],
+            *_SESSION[:3],
             func.max(_E.language).label("language"),
             func.max(_E.variant).label("variant"),
             func.max(_E.editor).label("editor"),
@@ -121,8 +138,8 @@ def _sessions(tenant: str, day: str) -> Select[Any]:
             func.max(case((_E.event == "display", 1), else_=0)).label("displayed"),
             func.max(case((_E.event == "dismiss", 1), else_=0)).label("dismissed"),
         )
-        .where(_E.tenant == tenant, _E.day.in_(_neighbours(day)), _E.event.in_(("display", "accept", "dismiss")))
-        .group_by(*identity)
+        .where(*_near(tenant, day))
+        .group_by(*_SESSION)
         .subquery()
     )
     c = one.c

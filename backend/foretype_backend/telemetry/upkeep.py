@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import delete, insert, select
 
-from foretype_backend.telemetry.aggregate import refresh
+from foretype_backend.telemetry.aggregate import refresh, with_days_of_sessions
 from foretype_backend.telemetry.schema import events, state
 from foretype_backend.telemetry.store import Store
 
@@ -94,6 +94,7 @@ async def tidy(store: Store, texts: Texts | None, days: Iterable[tuple[str, str]
     consents = await store.consents()
     expired = await _number(store, _EXPIRED)
     gone = {one.tenant: _before(date.fromordinal(expired), one.events_days) for one in consents} if expired else {}
+    days = await with_days_of_sessions(store, days)
     await refresh(store, [(tenant, day) for tenant, day in days if day >= gone.get(tenant, "")])
     # A minute of margin: an event may have been received before the sums, and committed after them.
     await _remember(store, _SUMMED, now_ms - 60_000)
