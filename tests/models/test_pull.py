@@ -271,6 +271,17 @@ def test_the_command_that_serves_a_pulled_model_can_be_pasted(tmp_path: Path) ->
     assert tomllib.loads(text)["engine"]["model"] == str(folder / "m.gguf")
 
 
+def test_the_profile_of_a_model_below_this_folder_names_its_files_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = checkpoints.make(tmp_path / "source")
+    monkeypatch.chdir(tmp_path)
+    found = place.pull(str(source), Path("models"), name="tiny")
+    profile = tomllib.loads((found.folder / "profile.toml").read_text())
+    for path in (found.folder, Path(profile["engine"]["model"]), Path(profile["model"]["tokenizer"])):
+        assert path.is_absolute() and path.exists()
+
+
 def test_pulled_models_are_listed_and_verified(tmp_path: Path) -> None:
     source = checkpoints.make(tmp_path / "source")
     root = tmp_path / "models"

@@ -90,6 +90,7 @@ def pull(
     Raises:
         PullError: whatever is wrong, naming the file and the remedy; what was installed stays as it was.
     """
+    root = root.absolute()  # a gateway takes what its profile names from where that lies, not from where it was written
     source, version = fetch(model, revision)
     name = name or re.sub(r"[^\w.-]+", "-", Path(model).name if source == Path(model).expanduser() else model).lower()
     if not re.fullmatch(r"\w[\w.-]*", name):
