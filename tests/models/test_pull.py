@@ -254,6 +254,14 @@ def test_a_full_disk_is_said_before_and_while_writing(tmp_path: Path, monkeypatc
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["tiny"]
 
 
+def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path: Path) -> None:
+    source = checkpoints.make(tmp_path / "source")
+    (tmp_path / "file").touch()
+    done = RUN.invoke(cli.app, ["pull", str(source), "--name", "tiny", "--out", str(tmp_path / "file" / "models")])
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
+    assert "could not be written" in done.output and "--out" in done.output
+
+
 def test_a_swap_that_fails_puts_the_old_one_back(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "x").write_text("old")

@@ -107,14 +107,14 @@ def pull(
     write.check_tensors(tensors, shape, source)
     need = sum(write.q8_bytes(size) for size in map(shape.expected, shape.names()) if len(size) == 2)
     need += 2 * (source / "tokenizer.json").stat().st_size + 1_000_000
-    root.mkdir(parents=True, exist_ok=True)
-    if (free := shutil.disk_usage(root).free) < need:
-        raise PullError(
-            f"{root} has {free / 1e6:.0f} MB free, {name} needs {need / 1e6:.0f} MB; make room or give --out"
-        )
     part = root / f".{name}.part"
     shutil.rmtree(part, ignore_errors=True)
     try:
+        root.mkdir(parents=True, exist_ok=True)
+        if (free := shutil.disk_usage(root).free) < need:
+            raise PullError(
+                f"{root} has {free / 1e6:.0f} MB free, {name} needs {need / 1e6:.0f} MB; make room or give --out"
+            )
         part.mkdir()
         file = f"{name}-q8_0.gguf"
         parameters = write.write_gguf(part / file, name, shape, vocabulary, tensors)
@@ -133,7 +133,7 @@ def pull(
         swap(part, root / name)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "make room or give --out another disk" if full else "check the folder's permissions"
+        remedy = "make room or give --out another disk" if full else "check the folder's permissions, or give --out"
         raise PullError(f"{root / name} could not be written ({error}); {remedy}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
