@@ -21,7 +21,10 @@ def checks(cache_dir: Path | None = None, table: Path | None = None) -> Iterator
     embedder = default_embedder(table, complain=reasons.append)
     if embedder is None:
         reason = "; ".join(reasons) or "no embedder"
-        remedy = "other files are found by words alone until then; reinstall foretype, or name a table: foretype index --table FILE"
+        remedy = (
+            "other files are found by words alone until then; reinstall foretype (`foretype index` and `foretype search` take another "
+            "table with --embedder FILE)"
+        )
         yield "embedder", False, reason, remedy
     else:
         yield "embedder", True, f"{embedder.dimensions} dimensions, {embedder.digest[:12]}", ""

@@ -1,16 +1,24 @@
+import re
 from pathlib import Path
 
 import pytest
+import typer
 from foretype_retrieval import checks as module
 from foretype_retrieval.checks import checks
+from foretype_retrieval.cli import index
 from foretype_retrieval.indexing import update_workspace
 from foretype_retrieval.store import folder_of
 from retrieval.workspace import write_files
+from typer.main import get_command
 
 
 def test_a_missing_embedder_says_what_goes_on_and_what_to_do(tmp_path: Path) -> None:
     name, good, detail, remedy = next(iter(checks(tmp_path, tmp_path / "none.npz")))
     assert (name, good) == ("embedder", False) and "none.npz" in detail and "found by words alone" in remedy
+    app = typer.Typer()
+    app.command()(index)
+    known = {name for option in get_command(app).params for name in option.opts}
+    assert {*re.findall(r"--[a-z-]+", remedy)} <= known and "--embedder" in remedy
 
 
 def test_an_embedder_that_works_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
