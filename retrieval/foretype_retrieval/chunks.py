@@ -23,6 +23,7 @@ INDEXED_CHARS: Final = 3_000
 MAX_CHUNKS_PER_FILE: Final = 2_000
 _WINDOW_LINES: Final = 40
 _DOC_LINES: Final = 6
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def _short_documentation(lines: Sequence[str]) -> Iterator[str]:
 
 def _windows(source: _Text) -> Iterator[Chunk]:
     """Chunks along the outer indentation: each begins at a line that stands at the margin behind a blank one."""
-    lines = source.text.splitlines(keepends=True)
+    lines = _LINE.findall(source.text)  # a form feed ends no line of an editor's, and what is found is told by lines
     first, start, size, produced = 0, 0, 0, 0
     for at in range(len(lines) + 1):
         ended = at == len(lines)

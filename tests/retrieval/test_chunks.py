@@ -109,3 +109,9 @@ def test_places_in_a_large_file_that_is_not_ascii_are_counted_from_their_lines()
     assert _Counted.cut < 2 * len(data)
     names = [chunk.name for chunk in chunk_text(text, "python")]
     assert names == [f"größe_{at}" for at in range(2_000)]
+
+
+def test_lines_of_windows_are_those_of_an_editor() -> None:
+    text = "-- one\n\f\n-- two\x85 \u2028\n" + "select 1;\n" * 6 + "\ncreate view needle as\n  select 1;\n"
+    chunks = chunk_text(text, "plaintext")
+    assert [chunk.line for chunk in chunks] == [text.count("\n", 0, chunk.start) for chunk in chunks] == [0, 10]
