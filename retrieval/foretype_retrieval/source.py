@@ -92,7 +92,7 @@ class RetrievalSource:
         path = path_of(uri)
         if path is not None:
             self._texts[path] = text
-            self._tell(path, text if len(text) <= _OPEN_CHARS_MAX else None)
+            self._tell(path, text)
 
     def changed(self, uri: str, text: str) -> None:
         """An open document has another text; call it when nobody types, not at every key."""
@@ -126,9 +126,14 @@ class RetrievalSource:
         roots_now = {one.root: one for one in self._workspaces}
         self._named = {name: roots_now[root] for name, root in resolved.items() if root in roots_now} | roots_now
         self._remembered.clear()
-        if added:
-            for path, text in self._texts.items():
-                self._tell(path, text)
+        for path, text in self._texts.items():
+            own, _ = self._place(path)
+            for name, workspace in self._named.items():
+                if workspace is not own and path.is_relative_to(
+                    name
+                ):  # it was in there, and is in one further inside now
+                    workspace.edited(path.relative_to(name).as_posix(), None)
+            self._tell(path, text)
 
     def cancel(self, root: Path) -> None:
         """The user does not want this folder to be indexed now."""
@@ -160,7 +165,7 @@ class RetrievalSource:
     def _tell(self, path: Path, text: str | None) -> None:
         workspace, own = self._place(path)
         if workspace is not None:
-            workspace.edited(own, text)
+            workspace.edited(own, text if text is not None and len(text) <= _OPEN_CHARS_MAX else None)
 
 
 def _question(snapshot: Snapshot, offset: int, own: str) -> Query:

@@ -375,6 +375,22 @@ def test_folders_come_and_go(source: RetrievalSource, root: Path, tmp_path: Path
     source.closed((other / "near.py").as_uri())
 
 
+def test_a_document_belongs_to_the_innermost_folder_also_where_that_comes_later(
+    source: RetrievalSource, root: Path
+) -> None:
+    inner, uri = root / "shop", (root / "shop" / "cart.py").as_uri()
+    source.opened(uri, "def never_saved(): pass\n")
+    wait_until(lambda: bool(source.holding(root, "never_saved", 5)))
+    source.folders([root, inner])
+    wait_until(lambda: bool(source.holding(inner, "never_saved", 5)))
+    source.closed(uri)
+    wait_until(lambda: not source.holding(inner, "never_saved", 5) and not source.holding(root, "never_saved", 5))
+    source.opened(uri, "def never_saved(): pass\n")
+    wait_until(lambda: bool(source.holding(inner, "never_saved", 5)))
+    source.folders([root])
+    wait_until(lambda: bool(source.holding(root, "never_saved", 5)))
+
+
 def test_a_folder_that_is_reached_over_a_link(source: RetrievalSource, root: Path, tmp_path: Path) -> None:
     from foretype_context.syntax.document import Document
 
