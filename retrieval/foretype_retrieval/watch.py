@@ -99,6 +99,7 @@ class IndexedFolder:
         self._clock = clock
         self._on_progress = on_progress
         self._problem = self._fault = ""
+        self._unread: dict[str, FileState] = {}  # what the indexing process saw as it was then, and could not read
         self._later: dict[str, float] = {}  # paths whose change could not be taken in, and when they are tried again
         self._doing = "starting"
         self._touched: dict[str, None] = {}
@@ -337,6 +338,8 @@ class IndexedFolder:
             left_out = len(again)
             again = [path for path in again if path in index]
             left_out -= len(again)
+        # As above, for files that this user may list and not read.
+        again = [path for path in again if self._unread.get(path) != found.files[path]]
         with self._lock:
             open_paths = set(self._open)
         gone = [path for path in gone if path not in open_paths or not self._is_scanned(path)]
@@ -377,14 +380,18 @@ class IndexedFolder:
             self._on_progress(None)
 
     def _adopt(self, report: UpdateReport, found: Scan) -> None:
+        before = self.index
         if not report.problem:
             self._load(found)
-            return
-        # What the process made went with it: without room on disk the index is made here, and kept in memory.
-        index, _ = update_workspace(
-            self.root, self.folder, self._embedder(), globs=self._globs, cancelled=self._stop_worker.is_set
-        )
-        self._show(index, found)
+        else:
+            # What the process made went with it: without room on disk the index is made here, and kept in memory.
+            index, _ = update_workspace(
+                self.root, self.folder, self._embedder(), globs=self._globs, cancelled=self._stop_worker.is_set
+            )
+            self._show(index, found)
+        if self.index is not None and self.index is not before and not report.full:
+            known = self.index.files()
+            self._unread = {path: state for path, state in found.files.items() if path not in known}
 
     def _scan(self) -> Scan:
         def pause() -> None:

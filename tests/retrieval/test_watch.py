@@ -11,7 +11,7 @@ import pytest
 from foretype_retrieval import watch
 from foretype_retrieval.index import Index
 from foretype_retrieval.indexing import IndexingProgress, UpdateReport, make_entry, open_index, update_workspace
-from foretype_retrieval.scan import Scan, scan
+from foretype_retrieval.scan import Scan, read_source, scan
 from foretype_retrieval.source import RetrievalSource, open_source
 from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of
@@ -203,6 +203,36 @@ def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: p
         for number in range(50):
             (root / f"m{number:03}.py").unlink()
         wait_until(lambda: defines(workspace, "f100"))
+
+
+def test_files_that_cannot_be_read_start_the_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_files(tmp_path / "w", {f"m{number:03}.py": f"def f{number}(): pass\n" for number in range(120)})
+    runs: list[UpdateReport] = []
+    scans: list[Path] = []
+
+    def worker(root: Path, folder: Path, **_: object) -> UpdateReport:
+        runs.append(update_workspace(root, folder, None)[1])
+        return runs[-1]
+
+    def counted(root: Path, *arguments: Any, **options: Any) -> Scan:
+        scans.append(root)
+        return scan(root, *arguments, **options)
+
+    def readable(root: Path, path: str) -> Any:
+        return None if "m000.py" <= path < "m100.py" and (root / path).stat().st_size < 40 else read_source(root, path)
+
+    monkeypatch.setattr("foretype_retrieval.indexing.read_source", readable)
+    monkeypatch.setattr(watch, "read_source", readable)
+    monkeypatch.setattr(watch, "run_worker", worker)
+    monkeypatch.setattr(watch, "scan", counted)
+    monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.01)
+    with watching(root, tmp_path / "cache", lambda: None) as workspace:
+        wait_until(lambda: defines(workspace, "f110"))
+        seen = len(scans)
+        wait_until(lambda: len(scans) > seen + 3)
+        assert len(runs) == 1
+        write_files(root, {"m010.py": "def renamed(): pass\n" * 3})
+        wait_until(lambda: defines(workspace, "renamed"))
 
 
 def test_a_fault_costs_fresh_answers_and_no_more(
