@@ -425,9 +425,9 @@ def in_flight(peak_rate: float, residence_s: float) -> float:
     return peak_rate * residence_s
 
 
-def replicas_peak(peak_rate: float, most_per_replica: float) -> float:
-    """replicas: for the busiest hour."""
-    return max(1, ceil(peak_rate / most_per_replica))
+def replicas_peak(peak_rate: float, most_per_replica: float, regions: float) -> float:
+    """replicas: for the busiest hour, one in each region at least."""
+    return max(regions, ceil(peak_rate / most_per_replica))
 
 
 def gpus_peak(replicas_peak: float, gpus_per_replica: float) -> float:
@@ -435,9 +435,9 @@ def gpus_peak(replicas_peak: float, gpus_per_replica: float) -> float:
     return replicas_peak * gpus_per_replica
 
 
-def gpus_mean(mean_rate: float, most_per_replica: float, gpus_per_replica: float) -> float:
-    """GPUs: that the day's mean needs."""
-    return max(1, ceil(mean_rate / most_per_replica)) * gpus_per_replica
+def gpus_mean(mean_rate: float, most_per_replica: float, gpus_per_replica: float, regions: float) -> float:
+    """GPUs: that the day's mean needs, one replica in each region at least."""
+    return max(regions, ceil(mean_rate / most_per_replica)) * gpus_per_replica
 
 
 def gpus_with_failure(replicas_peak: float, gpus_per_replica: float, gpus_per_node: float, regions: float) -> float:

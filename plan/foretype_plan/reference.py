@@ -141,7 +141,7 @@ _ITSELF: Final = (
 
 
 def _gpus(tokens_per_s: float, each: float) -> float:
-    return _of("gpus_peak", gpus_per_replica=1.0, peak_rate=tokens_per_s, most_per_replica=each)
+    return _of("gpus_peak", gpus_per_replica=1.0, peak_rate=tokens_per_s, most_per_replica=each, regions=1.0)
 
 
 def _latency() -> Iterator[_Row]:

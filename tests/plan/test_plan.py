@@ -165,6 +165,12 @@ def test_days_that_are_none_are_refused(zones, curve):
         active_by_hour(curve, zones, 0.87)
 
 
+def test_every_region_has_a_replica_in_all_figures():
+    made = plan(Scenario(developers=30, regions=3))["tiers"]["fast"]
+    assert made["gpus"] == {"mean": 3, "peak": 3, "with_failure": 6}
+    assert {hour["gpus"] for hour in made["hours"]} == {3}
+
+
 def test_a_file_with_tiers(tmp_path):
     file = tmp_path / "plan.toml"
     file.write_text(

@@ -289,16 +289,16 @@ in_flight = function flx_in_flight (peak_rate, residence_s) {
     return _pyfunc_op_mult(peak_rate, residence_s);
 };
 
-replicas_peak = function flx_replicas_peak (peak_rate, most_per_replica) {
-    return Math.max(1, ceil(peak_rate / most_per_replica));
+replicas_peak = function flx_replicas_peak (peak_rate, most_per_replica, regions) {
+    return Math.max(regions, ceil(peak_rate / most_per_replica));
 };
 
 gpus_peak = function flx_gpus_peak (replicas_peak, gpus_per_replica) {
     return _pyfunc_op_mult(replicas_peak, gpus_per_replica);
 };
 
-gpus_mean = function flx_gpus_mean (mean_rate, most_per_replica, gpus_per_replica) {
-    return _pyfunc_op_mult((Math.max(1, ceil(mean_rate / most_per_replica))), gpus_per_replica);
+gpus_mean = function flx_gpus_mean (mean_rate, most_per_replica, gpus_per_replica, regions) {
+    return _pyfunc_op_mult((Math.max(regions, ceil(mean_rate / most_per_replica))), gpus_per_replica);
 };
 
 gpus_with_failure = function flx_gpus_with_failure (replicas_peak, gpus_per_replica, gpus_per_node, regions) {
@@ -382,8 +382,8 @@ const QUANTITIES = [
 ["most_by_time", "requests/s", "of one replica, by its time.", "utilisation / busy_s", ["utilisation", "busy_s"]],
 ["most_per_replica", "requests/s", "of one replica, by the wall that binds.", "min(most_by_time, most_by_memory, most_by_residence)", ["most_by_time", "most_by_memory", "most_by_residence"]],
 ["wall", "number", "of the wall that binds: 0 compute, 1 bandwidth, 2 memory, 3 queue, 4 network.", "(2.0 if min(most_by_memory, most_by_residence) < most_by_time else idle) if reachable >= 1 else 4.0 if network_s > objective_s / 2 else 0.0", ["reachable", "network_s", "objective_s", "most_by_time", "most_by_memory", "most_by_residence", "utilisation", "most_utilisation", "prefill_busy_s", "decode_busy_s"]],
-["replicas_peak", "replicas", "for the busiest hour.", "max(1, ceil(peak_rate / most_per_replica))", ["peak_rate", "most_per_replica"]],
-["gpus_mean", "GPUs", "that the day's mean needs.", "max(1, ceil(mean_rate / most_per_replica)) * gpus_per_replica", ["mean_rate", "most_per_replica", "gpus_per_replica"]],
+["replicas_peak", "replicas", "for the busiest hour, one in each region at least.", "max(regions, ceil(peak_rate / most_per_replica))", ["peak_rate", "most_per_replica", "regions"]],
+["gpus_mean", "GPUs", "that the day's mean needs, one replica in each region at least.", "max(regions, ceil(mean_rate / most_per_replica)) * gpus_per_replica", ["mean_rate", "most_per_replica", "gpus_per_replica", "regions"]],
 ["gpus_peak", "GPUs", "for the busiest hour.", "replicas_peak * gpus_per_replica", ["replicas_peak", "gpus_per_replica"]],
 ["gpus_with_failure", "GPUs", "for the busiest hour, with one node down in each region.", "(replicas_peak + max(1, min(ceil(replicas_peak / regions), ceil(gpus_per_node / gpus_per_replica))) * regions) * gpus_per_replica", ["replicas_peak", "gpus_per_replica", "gpus_per_node", "regions"]],
 ["load", "share", "of its time that a replica is busy in the busiest hour.", "min(0.999, peak_rate / replicas_peak * busy_s)", ["peak_rate", "replicas_peak", "busy_s"]],
