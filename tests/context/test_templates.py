@@ -36,6 +36,15 @@ def shown(grammar_id: str, segments: list[Segment]) -> str:
     return "".join(p.token if isinstance(p, Control) else p.text for p in render(grammar(grammar_id), segments))
 
 
+@pytest.mark.parametrize("id", GRAMMARS)
+def test_a_path_with_braces_is_shown_as_it_is(id: str) -> None:
+    def told(path: str) -> str:
+        return shown(id, [seg(Kind.PATH, "", path), seg(Kind.PREFIX, "above\n"), seg(Kind.MIDDLE, "typed")])
+
+    path = "templates/{{name}}/{path}.ts"
+    assert told(path) == told("app.py").replace("app.py", path)
+
+
 def test_ours_byte_for_byte() -> None:
     head = "<|repo_name|>shop\n<|file_sep|>lib/a.py\nx = 1\n<|file_sep|>app.py\n<|fim_prefix|>"
     assert shown("foretype-1", [*CONTEXT, *HOLE]) == (

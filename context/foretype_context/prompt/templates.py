@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from foretype_context.errors import SegmentOrderError, UnknownGrammarError
 from foretype_context.grammars.grammar import (
@@ -28,6 +29,8 @@ from foretype_context.grammars.grammar import (
 )
 from foretype_context.prompt.segments import Kind, Segment
 from foretype_context.tokens.tokenizer import Tokenizer
+
+_HOLE: Final = re.compile(r"\{(?:path|name)\}")
 
 __all__ = [
     "GRAMMARS",
@@ -173,7 +176,7 @@ class _Renderer:
                     self.open = self.open._replace(prefix=True)
                 self._control(part.token, owner)
             else:
-                held = self.open.held + part.replace("{path}", value).replace("{name}", value)
+                held = self.open.held + _HOLE.sub(lambda _: value, part)  # a path may look like a hole, too
                 self.open = self.open._replace(held=held)
 
     def _open_context(self, kind: Kind, owner: int) -> None:
