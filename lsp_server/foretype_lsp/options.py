@@ -131,6 +131,15 @@ _PARTIAL: Final = frozenset(name for name, field in _FIELDS.items() if isinstanc
 """What is a table of its own: who names one entry leaves the others as they are."""
 
 
+def section_of(settings: Mapping[str, object]) -> object:
+    """What `workspace/didChangeConfiguration` says of these options, below `foretype` or by itself; None where that is nothing.
+
+    Some editors send an empty object as soon as they are connected (Emacs' eglot), or what they know of other servers.
+    """
+    own = settings.get("foretype")
+    return own if own is not None else settings if not _FIELDS.keys().isdisjoint(settings) else None
+
+
 def parse(
     raw: object, overrides: Mapping[str, object] | None = None, *, trusted: bool = True
 ) -> tuple[Options, list[Problem]]:

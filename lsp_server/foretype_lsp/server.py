@@ -35,7 +35,7 @@ from foretype_lsp.next_edit.actions import ACTION_KIND, NextEditActions
 from foretype_lsp.next_edit.handlers import NextEditMessages
 from foretype_lsp.next_edit.offering import NextEdits
 from foretype_lsp.next_edit.on_screen import OnScreen
-from foretype_lsp.options import Problem
+from foretype_lsp.options import Problem, section_of
 from foretype_lsp.parts import Parts
 from foretype_lsp.settings import Settings
 from foretype_lsp.status import Counts, Status, StatusMachine
@@ -172,8 +172,8 @@ class Server(LanguageServer):
 
     def _on_configuration(self, params: object) -> None:
         settings = cast("dict[str, Any]", params).get("settings") if isinstance(params, dict) else None
-        if isinstance(settings, dict):  # clients that only say that something changed are asked for nothing
-            given = cast("dict[str, Any]", settings).get("foretype", settings)
+        given = section_of(cast("dict[str, Any]", settings)) if isinstance(settings, dict) else None
+        if given is not None:  # clients that only say that something changed are asked for nothing
             # who says nothing about trust leaves it as it is
             self.settings.take(given, trusted=self.settings.options.trusted)
 

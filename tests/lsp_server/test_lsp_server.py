@@ -397,6 +397,16 @@ async def test_languages_and_globs_can_be_switched_off_while_running(fresh):
     assert len(fresh.flow.asked) == 1
 
 
+@pytest.mark.parametrize("settings", [{}, {"foretype": None}, {"python": {"analysis": True}}])
+async def test_a_configuration_that_says_nothing_of_us_leaves_the_options(fresh, settings):
+    fresh.initialize(options={"excludedGlobs": ["**/secret/**"], "gatewayUrl": "wss://team/v1/stream"})
+    before = fresh.server.settings.options
+    fresh.notify("workspace/didChangeConfiguration", settings=settings)
+    assert fresh.server.settings.options == before and fresh.server.settings.problems == []
+    fresh.notify("workspace/didChangeConfiguration", settings={"multiLine": False})
+    assert not fresh.server.settings.options.multi_line
+
+
 async def test_files_that_never_leave_the_machine_are_not_even_told_to_the_flow(client):
     for name, text in (("id_rsa", "-----BEGIN PRIVATE KEY-----\n"), (".env", "A=1"), ("a.bin", "\0\1" * 50)):
         uri = f"file:///w/{name}"
