@@ -262,6 +262,18 @@ def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path: Path) -> N
     assert "could not be written" in done.output and "--out" in done.output
 
 
+def test_what_is_no_pulled_model_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = checkpoints.make(tmp_path / "tiny")
+    files = sorted(path.name for path in source.iterdir())
+    monkeypatch.chdir(tmp_path)
+    done = RUN.invoke(cli.app, ["pull", "./tiny", "--out", "."])
+    assert done.exit_code == 1 and "is no model that was pulled" in done.output.replace("\n", " ")
+    assert sorted(path.name for path in source.iterdir()) == files
+    (tmp_path / "empty").mkdir()
+    place.pull("./tiny", tmp_path, name="empty")
+    assert place.pull("./tiny", tmp_path, name="empty").folder == tmp_path / "empty"
+
+
 def test_a_swap_that_fails_puts_the_old_one_back(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "x").write_text("old")

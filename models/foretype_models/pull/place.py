@@ -95,6 +95,8 @@ def pull(
     name = name or re.sub(r"[^\w.-]+", "-", Path(model).name if source == Path(model).expanduser() else model).lower()
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise PullError(f"{name!r} is no name for a folder; give one with --name")
+    if _is_somebodys(root / name):
+        raise PullError(f"{root / name} is there, and is no model that was pulled; give another --name or --out")
     shape = shapes.read_shape(checkpoint.read_json(source / "config.json"), str(source / "config.json"))
     tokenizer, vocabulary = tokens.load(source, shape.vocabulary)
     grammar = tokens.find_grammar(tokenizer, model, named)
@@ -141,6 +143,13 @@ def pull(
     if vocabulary.pieces:
         notes += ("its SentencePiece tokenizer is in tokenizer.json alone: the GGUF file is for the embedded engine",)
     return Pulled(name, root / name, grammar.id, parameters, notes)
+
+
+def _is_somebodys(folder: Path) -> bool:
+    """Whether there is something that was not made here, such as the checkpoint itself: that is never replaced."""
+    if not folder.is_dir():
+        return folder.exists()
+    return any(folder.iterdir()) and not (folder / "origin.json").is_file()
 
 
 def swap(part: Path, target: Path) -> None:
