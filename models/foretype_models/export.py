@@ -10,7 +10,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from foretype_models.fetch.gguf_file import GgufFile, Matrix, read_file
 from foretype_models.gguf_tokenizer import tokenizer_of
 from foretype_models.pull.place import swap, write_json
 from foretype_models.pull.shapes import Shape
+
+_WRITTEN: Final = frozenset({"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"})
+"""All that a folder has that was written here, and may be replaced with it."""
 
 
 def write_folder(source: Path, folder: Path, layout: str | None = None, *, layers: int | None = None) -> None:
@@ -29,7 +32,7 @@ def write_folder(source: Path, folder: Path, layout: str | None = None, *, layer
         layers: the first so many alone: a second model with the right vocabulary.
 
     Raises:
-        ExportFileError: no readable file of this shape, or its vocabulary is not known.
+        ExportFileError: no readable file of this shape, or its vocabulary is not known; or the folder is somebody's.
         OSError: the disk is full; what was there is unchanged.
     """
     from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType] - a path of bytes or text
@@ -45,6 +48,8 @@ def write_folder(source: Path, folder: Path, layout: str | None = None, *, layer
     names = _kept(shape, layers).names()
     if missing := [theirs for theirs in names.values() if theirs not in file.tensors]:
         raise ExportFileError(f"{source} lacks {missing[0]}; it is of another shape, or was damaged: fetch it again")
+    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= _WRITTEN):
+        raise ExportFileError(f"{folder} is there, with other files than an export has; name another folder with --out")
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     try:

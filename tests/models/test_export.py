@@ -65,6 +65,15 @@ def test_the_folder_says_what_engines_and_gateways_ask(made: Path, tmp_path: Pat
     assert settings["eos_token"] == "<|end_of_middle|>"
 
 
+def test_a_folder_with_other_files_is_never_replaced(made: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        write_folder(made, tmp_path / "hf")
+    (tmp_path / "hf" / "notes.md").write_text("mine")
+    with pytest.raises(ExportFileError, match="name another folder with --out"):
+        write_folder(made, tmp_path / "hf")
+    assert (tmp_path / "hf" / "notes.md").read_text() == "mine"
+
+
 def test_the_first_layers_are_a_model_of_their_own(made: Path, tmp_path: Path) -> None:
     write_folder(made, tmp_path / "draft", layers=1)
     assert json.loads((tmp_path / "draft" / "config.json").read_text())["num_hidden_layers"] == 1
