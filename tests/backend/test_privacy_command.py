@@ -64,6 +64,7 @@ def test_show_says_places_retention_and_flags(tmp_path: Path) -> None:
 def test_an_export_holds_tenants_that_agreed_to_train_and_nobody_else(tmp_path: Path) -> None:
     filled(tmp_path)
     out = tmp_path / "out.jsonl"
+    out.touch(0o644)  # one that is there already is for nobody else from now on either
     assert called(tmp_path, "export", str(out)) == {"tenants": 0, "events": 0, "texts": 0}
     called(tmp_path, "set", "--tenant", "acme", "--train")
     assert called(tmp_path, "export", str(out)) == {"tenants": 1, "events": 2, "texts": 1}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from foretype_context.text.pasted import shell_line
 
@@ -20,6 +21,18 @@ from foretype_backend.errors import ConfigError
 SECRET_BYTES: Final = 32
 SALT_FIELD: Final = "identity.salt_file"
 KEY_FIELD: Final = "telemetry.key_file"
+
+
+def open_private(path: Path) -> BinaryIO:
+    """A file to be written anew that its user alone may read, also where it was there for others. Raises OSError."""
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+    try:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe is whose it is
+            path.chmod(0o600)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def make_secret(path: Path) -> None:

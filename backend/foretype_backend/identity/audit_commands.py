@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Column, Table
 
-from foretype_backend.config.secret_files import read_secret
+from foretype_backend.config.secret_files import open_private, read_secret
 from foretype_backend.errors import StoreError
 from foretype_backend.identity.audit_chain import Act, AuditKey, ChainCheck, ChainVerdict, Entry, NotedHead
 from foretype_backend.identity.commands import JsonOption, ProfileOption, StoreOption, with_store
@@ -72,10 +71,10 @@ def export(
         await opened.note(Act("audit.export", str(file)))
         head = NotedHead(0, "")
         try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            opened_file = open_private(file)
         except OSError as error:
             raise StoreError(f"FILE: {file}: {error.strerror}; name one that can be written") from error
-        with os.fdopen(descriptor, "wb") as out:
+        with opened_file as out:
             async with opened.reading() as connection:
                 async for entry in audit_entries(connection):
                     out.write(msgspec.json.encode(entry) + b"\n")

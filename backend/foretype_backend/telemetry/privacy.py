@@ -6,7 +6,6 @@ Found by the command through the entry-point group `foretype.privacy`, so that t
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -20,6 +19,7 @@ from sqlalchemy import select
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
+from foretype_backend.config.secret_files import open_private
 from foretype_backend.database import is_there
 from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.audit_chain import Act
@@ -166,8 +166,7 @@ class Privacy:
             for consent in consents:
                 details = {"file": str(file), "texts": consent.store_text and texts is not None}
                 await self._note(Act("privacy.export", consent.tenant, consent.tenant, details))
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as out:
+            with open_private(file) as out:
                 for consent in consents:
                     counts["tenants"] += 1
                     async for row in _events_of(store, consent.tenant):
