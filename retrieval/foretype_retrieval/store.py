@@ -34,7 +34,7 @@ from foretype_retrieval.vectors import EXACT_CHUNKS, build_faiss
 
 Array = NDArray[Any]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Goes up with every change of this layout, of the chunks or of the terms: an older index is made anew."""
 
 _MAGIC: Final = b"FTINDEX\0"
