@@ -95,7 +95,7 @@ lint: $(VENV)/.installed-dev ## ruff, the import rules, and what tests say of th
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -p no:randomly -m rules tests/test_doors.py tests/test_error_trees.py tests/test_modules.py tests/test_promises.py
+	@$(BIN)/pytest -q -p no:randomly -m rules tests/test_doors.py tests/test_error_trees.py tests/test_modules.py tests/test_promises.py tests/test_sizes.py
 
 types: $(VENV)/.installed-dev ## pyright, strict
 	@$(BIN)/pyright

@@ -23,7 +23,7 @@ settings.register_profile(
 settings.load_profile("foretype")
 
 HERE = Path(__file__).parent
-RULES = ("test_doors.py", "test_error_trees.py", "test_modules.py", "test_promises.py")
+RULES = ("test_doors.py", "test_error_trees.py", "test_modules.py", "test_promises.py", "test_sizes.py")
 EDITORS = (HERE / "e2e" / "editors", HERE / "e2e" / "playground")
 
 

@@ -109,7 +109,7 @@ async def ask(
         raise
     if done is None:
         raise RuntimeError("a completion stream ended without its end")
-    finished = _finished(written, plan, snapshot, offset, final=True)
+    finished = _finished(written, plan, snapshot, offset, final=done.finish.is_whole)
     timings_ms: dict[str, float | None] = dict(msgspec.structs.asdict(done.timings_ms))
     timings_ms |= {"assemble": assemble_ms, "ttft": ttft_ms}
     return FinishedCompletion(

@@ -19,14 +19,15 @@ BEFORE = "def f(x):\n"
 class Gateway:
     """Answers every request with one text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, end: Finish = Finish.STOP) -> None:
         self.text = text
+        self.end = end
         self.calls: list[Complete[Any]] = []
 
     async def complete(self, call: Complete[Any]) -> AsyncIterator[Delta | Done]:
         self.calls.append(call)
         yield Delta(id=call.id, text=self.text)
-        yield Done(id=call.id, finish=Finish.STOP)
+        yield Done(id=call.id, finish=self.end)
 
 
 async def answer(gateway: Gateway, **options: float) -> FinishedCompletion:
@@ -43,6 +44,18 @@ async def test_what_the_prompt_left_out_is_taken_off_the_answer() -> None:
     gateway = Gateway("\n    return x")
     assert (await answer(gateway)).text == "    return x"
     assert gateway.calls[0].stop.repeats == "\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        (Finish.STOP, "    y = x\n    return y.na"),
+        (Finish.END_OF_MIDDLE, "    y = x\n    return y.na"),
+        (Finish.LENGTH, "    y = x"),
+    ],
+)
+async def test_the_line_in_which_tokens_ran_out_is_left_out(end: Finish, text: str) -> None:
+    assert (await answer(Gateway("\n    y = x\n    return y.na", end))).text == text
 
 
 async def test_an_answer_that_does_not_repeat_it_is_not_shown() -> None:

@@ -85,6 +85,11 @@ class Finish(StrEnum):
     EXPIRED = "expired"
     REFUSED = "refused"
 
+    @property
+    def is_whole(self) -> bool:
+        """The model or a stop rule ended the text, so that what is missing is missing for good; tokens did not run out."""
+        return self in (Finish.END_OF_MIDDLE, Finish.STOP)
+
 
 class ErrorCode(StrEnum):
     """Every refusal a gateway can express on the wire."""

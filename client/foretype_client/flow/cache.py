@@ -52,8 +52,8 @@ class CachedAnswer:
 
     @property
     def whole(self) -> bool:
-        """Whether the model itself ended the text, so that what is missing is missing for good."""
-        return self.finish in (Finish.END_OF_MIDDLE, Finish.STOP)
+        """See :attr:`Finish.is_whole`."""
+        return self.finish.is_whole
 
 
 class CacheHit(NamedTuple):

@@ -22,7 +22,6 @@ from foretype_client.sources.all_sources import SourceNote
 _WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
 _GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
 _BLOCKS: Final = (SuggestionKind.BLOCK, SuggestionKind.OPENED)
-_WHOLE_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP)
 
 
 class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +102,8 @@ class Flight:
 
     @property
     def whole(self) -> bool:
-        """Ended where the model or a stop rule ended it, not where the tokens ran out."""
-        return self.done is not None and self.done.finish in _WHOLE_ENDS
+        """See :attr:`Finish.is_whole`."""
+        return self.done is not None and self.done.finish.is_whole
 
     @property
     def mean_logprob(self) -> float | None:
