@@ -22,6 +22,7 @@ from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import SuggestionKind, previous_filled_line
 from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import LanguageSpec, language_spec
+from foretype_context.syntax.plain_reading import QUOTES
 from foretype_context.text.strings import well_formed
 
 _WORD: Final = re.compile(r"<[a-z]+>|.{1,4}")
@@ -33,7 +34,6 @@ _FENCED: Final = frozenset(
 )
 """Languages of prose, whose files have fences of their own; everywhere else one is talk, whether we know the language or not."""
 _DOCSTRING: Final = re.compile(r"\s*[rRuU]?(\"\"\"|''')")
-_QUOTES: Final = frozenset("\"'`")
 _IS_ITEM: Final = re.compile(r"\w+,")
 """Of a list, where the same may stand twice."""
 _LOOK_LINES: Final = 40
@@ -105,7 +105,7 @@ def _is_loop(kept: str, said: str, tail: str, around: Surroundings, *, final: bo
         return is_repetitive(kept + behind)
     state = around.state_behind(kept)
     ends_string = in_text(state) and state.stack[-1].closer.startswith(tail)
-    is_row = final and not behind and tail in CLOSERS and (tail not in _QUOTES or ends_string)
+    is_row = final and not behind and tail in CLOSERS and (tail not in QUOTES or ends_string)
     return not is_row or is_repetitive(kept, closed_behind=True)
 
 

@@ -16,7 +16,7 @@ _SIGNS: Final = re.compile(r"\\[\\\"'`]|[()\[\]{}\"'`\n]")
 _OPENER_OF: Final = MappingProxyType({")": "(", "]": "[", "}": "{"})
 _LINE_CHARS: Final = 2_000
 """On either side of the cursor: a file may be one line."""
-_QUOTES: Final = frozenset("\"'`")
+QUOTES: Final = frozenset("\"'`")
 _OPENS_APOSTROPHE: Final = re.compile(r"(?<!\w)'(?=\S)")
 _CLOSES_APOSTROPHE: Final = re.compile(r"(?<=\S)'(?!\w)")
 """The apostrophe of `don't` and `dogs'` opens nothing, and that of `don't` closes nothing."""
@@ -73,7 +73,7 @@ class PlainReading:
                 self._close(_OPENER_OF[sign], start)
             elif sign == "\n":
                 self._end_line()
-            elif sign in _QUOTES:
+            elif sign in QUOTES:
                 self._quote(sign, text, start)
 
     def _close(self, opener: str, at: int) -> None:
@@ -83,7 +83,7 @@ class PlainReading:
             if sign == opener:
                 del self._stack[depth:]
                 self.pairs[at] = start
-            if sign == opener or sign in _QUOTES:
+            if sign == opener or sign in QUOTES:
                 return
         self.strays.append(at)
 
@@ -109,7 +109,7 @@ class PlainReading:
         return False
 
     def _end_line(self) -> None:
-        depth = next((depth for depth, frame in enumerate(self._stack) if frame.sign in _QUOTES), None)
+        depth = next((depth for depth, frame in enumerate(self._stack) if frame.sign in QUOTES), None)
         if depth is not None:
             del self._stack[depth:]
 
