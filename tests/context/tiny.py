@@ -20,7 +20,7 @@ SAMPLE = [
 
 
 def raw(kind: str, controls: frozenset[str]) -> bytes:
-    """`kind`: qwen2, gpt2, starcoder (digits split off), sentencepiece (BPE with a space put first), unigram."""
+    """`kind`: qwen2, gpt2, starcoder and smollm (digits split off, in two ways), sentencepiece (BPE with a space put first), unigram."""
     specials = sorted(controls)
     inner: Any
     if kind == "unigram":
@@ -43,6 +43,7 @@ def raw(kind: str, controls: frozenset[str]) -> bytes:
             "qwen2": [pre_tokenizers.Split(Regex(QWEN2), "isolated")],
             "gpt2": [],
             "starcoder": [pre_tokenizers.Digits(individual_digits=True)],
+            "smollm": [pre_tokenizers.Split(Regex(r"\p{N}"), "isolated")],
         }
         inner.pre_tokenizer = pre_tokenizers.Sequence([*before[kind], byte_level]) if before[kind] else byte_level
         inner.decoder = decoders.ByteLevel()

@@ -10,10 +10,11 @@ The loosest :class:`~foretype_context.tokens.cuts.CutRule` that adds up is chose
 from __future__ import annotations
 
 import codecs
+import functools
 import itertools
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
@@ -23,7 +24,7 @@ import msgspec
 from foretype_context.errors import TokenizerConversionError, TokenizerError, UnknownControlError
 from foretype_context.text.strings import well_formed
 from foretype_context.tokens.cuts import CutRule, cut_points, split_pieces
-from foretype_context.tokens.tokenizer_file import bytes_by_id, is_control, split_pattern, without_prefix
+from foretype_context.tokens.tokenizer_file import bytes_by_id, characters_of, is_control, split_pattern, without_prefix
 
 __all__ = [
     "CutRule",
@@ -165,12 +166,27 @@ class _Base:
 
 
 class _Tiktoken(_Base):
-    """Byte-level BPE through tiktoken."""
+    """Byte-level BPE through tiktoken.
 
-    def __init__(self, encoding: Any, *, normalise: bool, **rest: Any) -> None:
+    Args:
+        lacking: characters of which the vocabulary lacks a byte. `tokenizers` leaves them out and merges what stood around them, where
+            tiktoken panics (a BaseException): a text with one of them goes to `reference`, which no other text loads.
+    """
+
+    def __init__(
+        self,
+        encoding: Any,
+        *,
+        normalise: bool,
+        lacking: re.Pattern[str] | None,
+        reference: Callable[[], Tokenizer],
+        **rest: Any,
+    ) -> None:
         super().__init__(**rest)
         self._encode: Any = encoding.encode_ordinary
         self._normalise = normalise
+        self._lacking = lacking
+        self._reference = reference
 
     def encode(self, text: str) -> list[int]:
         if self._normalise and not text.isascii():
@@ -178,6 +194,8 @@ class _Tiktoken(_Base):
 
             text = unicodedata.normalize("NFC", text)
         text = well_formed(text)
+        if self._lacking is not None and self._lacking.search(text):
+            return self._reference().encode(text)
         if not has_blanks(text, _MOST_BLANKS):
             return self._encode(text)
         runs = _LONG_BLANK.finditer(text)
@@ -229,8 +247,8 @@ PROBE: Final = (
 )
 """Text on which a conversion must agree with the model's own tokenizer, and on which cut rules must add up."""
 
-CONVERTED: Final = frozenset({"d2ba8f75e2c44faca3a1387765099323"})
-"""Digests of files whose conversion is checked by our tests, so that no user's machine need: that of the model that ships.
+CONVERTED: Final = frozenset({"f64ade36b642a160c1856a155d26635f", "d2ba8f75e2c44faca3a1387765099323"})
+"""Digests of files whose conversion is checked by our tests, so that no user's machine need: those of the model and of the embedder that ship.
 
 Loading `tokenizers` to compare takes 16 MiB, which are not given back, and 80 ms, in the language server and in the gateway.
 """
@@ -265,8 +283,10 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     ids = vocabulary if isinstance(vocabulary, dict) else {entry[0]: at for at, entry in enumerate(vocabulary)}
     kept = [token for token in added if not is_control(token)]
     digest = blake2b(raw, digest_size=16).hexdigest()
+    reference_again = functools.cache(lambda: tokenizer_from_bytes(raw, name=name, convert=False))
     if convert and digest in CONVERTED:
-        known = _converted(data, ids, kept, control_ids, _bytes_of(data, ids, kept, control_ids), digest)
+        token_bytes = _bytes_of(data, ids, kept, control_ids)
+        known = _converted(data, ids, kept, control_ids, token_bytes, digest, reference_again)
         known.cut_rule = _loosest_rule(known)
         return known
     import tokenizers as hf
@@ -293,7 +313,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     chosen: _Base = reference
     if convert:
         try:
-            chosen = _converted(data, ids, kept, control_ids, token_bytes, digest)
+            chosen = _converted(data, ids, kept, control_ids, token_bytes, digest, reference_again)
             _check_equal(chosen, reference)
         except TokenizerConversionError:
             chosen = reference
@@ -315,6 +335,7 @@ def _converted(
     control_ids: dict[str, int],
     token_bytes: list[bytes],
     digest: str,
+    reference: Callable[[], Tokenizer],
 ) -> _Tiktoken:
     """The same tokenizer in tiktoken, as far as its file tells. Raises TokenizerConversionError where it cannot be the same."""
     import tiktoken
@@ -326,13 +347,15 @@ def _converted(
     if normalizer is not None and normalizer.get("type") != "NFC":
         raise TokenizerConversionError(f"normalizer {normalizer.get('type')} is not known to tiktoken")
     ranks = {token_bytes[identity]: identity for token, identity in ids.items() if token not in control_ids}
-    # What has no token is left out of a text by `tokenizers`; tiktoken panics (a BaseException) when it first meets it.
-    if any(bytes([byte]) not in ranks for byte in range(256)):
-        raise TokenizerConversionError("its vocabulary lacks a byte")
+    absent = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if any(0x80 <= byte < 0xC0 for byte in absent):
+        raise TokenizerConversionError("its vocabulary lacks a byte of most characters")
     encoding = tiktoken.Encoding("foretype", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     return _Tiktoken(
         encoding,
         normalise=normalizer is not None,
+        lacking=characters_of(absent),
+        reference=reference,
         digest=digest,
         control_ids=dict(control_ids),
         token_bytes=token_bytes,

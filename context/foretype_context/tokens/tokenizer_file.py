@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 GPT2_PATTERN: Final = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+_NUMBERS_APART: Final = r"""\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"""
+"""GPT-2's pattern on what lies between numbers, each of which stands for itself: a number ends a text as its end does."""
 
 
 def is_control(token: dict[str, Any]) -> bool:
@@ -33,7 +38,7 @@ def without_prefix(part: Any) -> Any:
 
 
 def split_pattern(part: Any) -> str | None:
-    """The one pattern of a pre-tokeniser, or None where it is more than one pattern and byte-level."""
+    """The one pattern that splits as a byte-level pre-tokeniser does, or None where none is known."""
     if not isinstance(part, dict):
         return None
     found = cast("dict[str, Any]", part)
@@ -42,11 +47,35 @@ def split_pattern(part: Any) -> str | None:
     if found.get("type") != "Sequence" or len(found["pretokenizers"]) != 2:
         return None
     split, byte_level = cast("list[dict[str, Any]]", found["pretokenizers"])
+    if byte_level.get("type") != "ByteLevel":
+        return None
+    twice = byte_level.get("use_regex", True)
+    if split.get("type") == "Digits" and split.get("individual_digits"):
+        return _NUMBERS_APART if twice else None
     if split.get("type") != "Split" or split.get("behavior") != "Isolated" or split.get("invert"):
         return None
-    if byte_level.get("type") != "ByteLevel" or byte_level.get("use_regex", True):
-        return None
-    return cast("dict[str, str]", split["pattern"]).get("Regex")
+    pattern = cast("dict[str, str]", split["pattern"]).get("Regex")
+    if twice:
+        return _NUMBERS_APART if pattern == r"\p{N}" else None
+    return pattern
+
+
+def characters_of(absent: Iterable[int]) -> re.Pattern[str] | None:
+    """Finds a character that begins in UTF-8 with one of these bytes, none of which goes on with a character; None where no text has one."""
+    ranges: list[str] = []
+    for byte in absent:
+        if byte < 0x80:
+            first, last = byte, byte
+        elif 0xC2 <= byte < 0xE0:
+            first, last = (byte & 0x1F) << 6, ((byte & 0x1F) << 6) + 0x3F
+        elif 0xE0 <= byte < 0xF0:
+            first, last = max(0x800, (byte & 0xF) << 12), ((byte & 0xF) << 12) + 0xFFF
+        elif 0xF0 <= byte < 0xF5:
+            first, last = max(0x10000, (byte & 7) << 18), min(((byte & 7) << 18) + 0x3FFFF, 0x10FFFF)
+        else:  # of no character
+            continue
+        ranges.append(f"\\U{first:08x}-\\U{last:08x}")
+    return re.compile(f"[{''.join(ranges)}]") if ranges else None
 
 
 def _byte_table() -> dict[int, str]:
