@@ -1,6 +1,7 @@
 """Neovim 0.12 in a terminal, with the real server and a real gateway that answers by a script."""
 
 import pytest
+from e2e.editors.neovim_cases import NeovimCases
 from e2e.editors.neovim_support import Neovim
 from e2e.lsp_support import SOURCE, server_command
 
@@ -94,20 +95,6 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
     assert neovim.complaints() == [""]
 
 
-def test_what_was_typed_through_before_the_next_answer_is_not_left_behind(neovim):
-    neovim.offered()
-    neovim.type("val")  # before it is asked again
-    neovim.taken()
-    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
-
-
-def test_keys_that_come_with_tab_come_behind_what_it_accepts(neovim):
-    neovim.offered()
-    neovim.type("\tval")  # in one go: Neovim has them all before it does the first
-    neovim.until(lambda _: neovim.buffer().endswith("val"))
-    assert neovim.buffer() == SOURCE + "    value = value =  # scriptedval"
-
-
 def test_beside_the_completion_menu_tab_accepts_what_is_shown_and_closes_it(neovim):
     neovim.press("G")
     neovim.type("o    vast = value = va")  # two words to choose from: else there is no menu
@@ -164,16 +151,6 @@ def test_an_answer_without_a_suggestion_takes_the_old_one_off_the_screen(neovim)
     assert neovim.buffer() == SOURCE + "    value = "
 
 
-def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
-    neovim.offered()
-    neovim.press("M-Right")
-    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value")
-    neovim.until("value = value =  # scripted")
-    neovim.press("M-l")
-    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value =  # scripted")
-    assert neovim.complaints() == [""]
-
-
 def test_closers_right_of_the_cursor_stay_right(neovim):
     neovim.press("G")
     neovim.type("o    print()")
@@ -186,24 +163,5 @@ def test_closers_right_of_the_cursor_stay_right(neovim):
     assert "vava" not in line
 
 
-@pytest.mark.parametrize("command", ["file", "saveas"])
-def test_a_file_under_another_name_gets_suggestions_still(neovim, command, tmp_path):
-    neovim.goes_on_under_another_name(command, tmp_path / "other.py")
-
-
-def test_checkhealth_finds_nothing_wrong(neovim):
-    neovim.type(":checkhealth foretype")
-    neovim.press("Enter")
-    screen = neovim.until("ready: scripted")
-    assert "ERROR" not in screen
-
-
-def test_before_closers_the_line_is_accepted_as_it_was_shown(neovim):
-    neovim.press("G")
-    neovim.type("oprint()")
-    neovim.press("Left")
-    neovim.type("f")
-    neovim.until(lambda _: "# scripted" in neovim.ghost())
-    shown = next(line for line in neovim.screen().splitlines() if line.startswith("print"))
-    neovim.taken()
-    assert neovim.buffer().splitlines()[3] == shown.rstrip()
+class TestWhatIsAsInEveryVersion(NeovimCases):
+    """With the process of this file."""

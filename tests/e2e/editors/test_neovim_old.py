@@ -1,6 +1,7 @@
 """Neovim before 0.12, which draws no suggestions itself: the plugin's fallback, in Debian's 0.7.2 or what is there."""
 
 import pytest
+from e2e.editors.neovim_cases import NeovimCases
 from e2e.editors.neovim_support import OldNeovim
 from e2e.lsp_support import SOURCE, server_command
 
@@ -44,36 +45,12 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
     assert neovim.buffer() == SOURCE + "def g(b):\n      # scripted\n    return None"
 
 
-def test_what_was_typed_through_is_not_left_behind(neovim):
-    neovim.offered()
-    neovim.type("val")
-    neovim.taken()
-    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
-
-
-def test_keys_that_come_with_tab_come_behind_what_it_accepts(neovim):
-    neovim.offered()
-    neovim.type("\tval")  # in one go: Neovim has them all before it does the first
-    neovim.until(lambda _: neovim.buffer().endswith("val"))
-    assert neovim.buffer() == SOURCE + "    value = value =  # scriptedval"
-
-
 def test_what_was_typed_away_from_is_hidden_at_once_and_tab_is_a_tab(neovim):
     neovim.offered()
     neovim.type("X")
     neovim.press("Tab")
     neovim.until(lambda _: "X " in neovim.buffer() or "X\t" in neovim.buffer())
     assert "scripted" not in neovim.buffer()
-
-
-def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
-    neovim.offered()
-    neovim.press("M-Right")
-    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value")
-    neovim.until("value = value =  # scripted")
-    neovim.press("M-l")
-    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value =  # scripted")
-    assert neovim.complaints() == [""]
 
 
 def test_while_the_completion_menu_is_open_nothing_is_shown(neovim):
@@ -99,24 +76,5 @@ def test_a_file_that_was_read_again_gets_suggestions_still(neovim):
     neovim.until("value = value =  # scripted")
 
 
-@pytest.mark.parametrize("command", ["file", "saveas"])
-def test_a_file_under_another_name_gets_suggestions_still(neovim, command, tmp_path):
-    neovim.goes_on_under_another_name(command, tmp_path / "other.py")
-
-
-def test_checkhealth_finds_nothing_wrong(neovim):
-    neovim.type(":checkhealth foretype")
-    neovim.press("Enter")
-    screen = neovim.until("ready: scripted")
-    assert "ERROR" not in screen
-
-
-def test_before_closers_the_line_is_accepted_as_it_was_shown(neovim):
-    neovim.press("G")
-    neovim.type("oprint()")
-    neovim.press("Left")
-    neovim.type("f")
-    neovim.until(lambda _: "# scripted" in neovim.ghost())
-    shown = next(line for line in neovim.screen().splitlines() if line.startswith("print"))
-    neovim.taken()
-    assert neovim.buffer().splitlines()[3] == shown.rstrip()
+class TestWhatIsAsInEveryVersion(NeovimCases):
+    """With the process of this file."""
