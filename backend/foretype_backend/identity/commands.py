@@ -22,7 +22,7 @@ from foretype_backend.errors import ConfigError, StoreError, VariantError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.limits_option import parse_limits
-from foretype_backend.identity.listing import key_row, keys_of, usage_of
+from foretype_backend.identity.listing import USAGE_COLUMNS, key_row, keys_of, usage_of
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
@@ -125,7 +125,7 @@ def list_tenants(store: StoreOption = None, profile: ProfileOption = None, json:
 
     found = with_store(work, store, profile)
     if json:
-        _print(found)
+        say_json(found, indent=2)
         return
     table = Table("tenant", "tier", "weight", "limits", "teams", "users", "")
     for row in found:
@@ -210,7 +210,7 @@ def list_keys(
 
     found = with_store(work, store, profile)
     if json:
-        _print(found)
+        say_json(found, indent=2)
         return
     # Keys are named by their ids: these are never broken, and nothing is cut.
     ids = [Column(name, no_wrap=True, min_width=12) for name in ("id", "successor")]
@@ -273,21 +273,12 @@ def usage(
 
     report = with_store(work, store, profile)
     if json:
-        _print(report)
+        say_json(report, indent=2)
         return
-    columns = (
-        "requests",
-        "prompt_tokens",
-        "cached_tokens",
-        "generated_tokens",
-        "wasted_tokens",
-        "engine_seconds",
-        "cost",
-    )
-    heads = [Column(name.replace("_", " "), justify="right", overflow="fold") for name in columns]
+    heads = [Column(name.replace("_", " "), justify="right", overflow="fold") for name in USAGE_COLUMNS]
     table = Table("tenant", "team", "user", *heads, title=f"usage {report['month']}", box=None, padding=(0, 1, 0, 0))
     for row in report["users"]:
-        table.add_row(row["tenant"], row["team"], row["user"], *(f"{row[name]:,}" for name in columns))
+        table.add_row(row["tenant"], row["team"], row["user"], *(f"{row[name]:,}" for name in USAGE_COLUMNS))
     console().print(table)
 
 
@@ -361,11 +352,7 @@ def show(value: Any, json: bool) -> None:
     """As JSON, or a line for each field."""
     plain = _plain(value)
     if json:
-        _print(plain)
+        say_json(plain, indent=2)
         return
     for name, shown in plain.items():
         say(f"{name}: {shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()}")
-
-
-def _print(value: Any) -> None:
-    say_json(value, indent=2)

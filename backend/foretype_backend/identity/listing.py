@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from foretype_backend.config.settings import PricesConfig
 from foretype_backend.errors import EntryError
@@ -13,6 +13,17 @@ from foretype_backend.identity.usage_report import usage_report
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
+
+USAGE_COLUMNS: Final = (
+    "requests",
+    "prompt_tokens",
+    "cached_tokens",
+    "generated_tokens",
+    "wasted_tokens",
+    "engine_seconds",
+    "cost",
+)
+"""What `usage_of` counts for a team and for a user, in the order in which it is shown."""
 
 
 def key_row(record: KeyRecord) -> dict[str, Any]:

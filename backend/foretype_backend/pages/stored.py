@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from html import escape
 from typing import Final
@@ -10,7 +12,7 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.state_files import identity_url
 from foretype_backend.database import is_there
 from foretype_backend.experiments.store import ExperimentStore
-from foretype_backend.identity.listing import keys_of, usage_of
+from foretype_backend.identity.listing import USAGE_COLUMNS, keys_of, usage_of
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.reports.page import part as report_part
 from foretype_backend.reports.page import table
@@ -23,16 +25,12 @@ _NO_IDENTITIES: Final = "<p>This gateway has one token and knows no tenants: the
 async def experiments(config: Config, tenant: str | None) -> str:
     """Of a tenant and of everybody, or of all tenants. Raises StoreError."""
     head = "<h1>Experiments</h1>"
-    if not is_there(identity_url(config), "identity.url"):
-        return head + _NO_IDENTITIES
-
-    opened = await IdentityStore.open(identity_url(config))
-    try:
+    async with _identities(config) as opened:
+        if opened is None:
+            return head + _NO_IDENTITIES
         store = ExperimentStore(opened)
         own = [one for one in await store.experiments() if tenant is None or one.tenant in ("", tenant)]
         found = {one.name: (await store.findings(one.name))[0] for one in own}
-    finally:
-        await opened.close()
     rows = [
         (one.name, one.tenant or "all", one.team or "all", str(one.state), _day(one.started_ms), _day(one.stopped_ms),
          str(found[one.name].get("verdict", "")), one.reason)
@@ -45,13 +43,10 @@ async def experiments(config: Config, tenant: str | None) -> str:
 async def keys(config: Config, tenant: str | None) -> str:
     """Raises StoreError."""
     head = "<h1>Keys</h1>"
-    if not is_there(identity_url(config), "identity.url"):
-        return head + _NO_IDENTITIES
-    opened = await IdentityStore.open(identity_url(config))
-    try:
+    async with _identities(config) as opened:
+        if opened is None:
+            return head + _NO_IDENTITIES
         found = await keys_of(opened, tenant)
-    finally:
-        await opened.close()
     names = ("id", "tenant", "user", "scopes", "created", "expires", "revoked", "successor")
     rows = [tuple(", ".join(row[n]) if n == "scopes" else str(row[n] or "") for n in names) for row in found]
     told = "<p>Made, rotated and revoked by <code>foretype keys</code>.</p>"
@@ -61,36 +56,38 @@ async def keys(config: Config, tenant: str | None) -> str:
 async def usage(config: Config, month: str, tenant: str | None) -> str:
     """Raises StoreError."""
     head = "<h1>Usage</h1>"
-    if not is_there(identity_url(config), "identity.url"):
-        return head + _NO_IDENTITIES
-    opened = await IdentityStore.open(identity_url(config))
-    try:
+    async with _identities(config) as opened:
+        if opened is None:
+            return head + _NO_IDENTITIES
         found = await usage_of(opened, month, tenant, config.prices)
-    finally:
-        await opened.close()
-    columns = (
-        "requests",
-        "prompt_tokens",
-        "cached_tokens",
-        "generated_tokens",
-        "wasted_tokens",
-        "engine_seconds",
-        "cost",
-    )
     rows = [
-        (f"{row['tenant']} / {row['team'] or '–'}", *(f"{row[name]:,}" for name in columns)) for row in found["teams"]
+        (f"{row['tenant']} / {row['team'] or '–'}", *(f"{row[name]:,}" for name in USAGE_COLUMNS))
+        for row in found["teams"]
     ]
     form = (
         '<form data-part="usage"><label for="month">Month</label> '
         f'<input id="month" name="month" value="{escape(found["month"])}" placeholder="2026-09"> <button>Show</button></form>'
     )
-    heads = ("tenant / team", *(name.replace("_", " ") for name in columns))
+    heads = ("tenant / team", *(name.replace("_", " ") for name in USAGE_COLUMNS))
     return f"{head}\n{form}\n{table(f'Usage {month}', heads, rows)}"
 
 
 async def report(config: Config, period: Period, tenant: str, team: str) -> str:
     """Raises StoreError."""
     return report_part(await read_report(config, period, tenant=tenant, team=team or None))
+
+
+@asynccontextmanager
+async def _identities(config: Config) -> AsyncGenerator[IdentityStore | None]:
+    """The open store; None where there is none. Raises StoreError."""
+    if not is_there(identity_url(config), "identity.url"):
+        yield None
+        return
+    opened = await IdentityStore.open(identity_url(config))
+    try:
+        yield opened
+    finally:
+        await opened.close()
 
 
 def _day(unix_ms: int) -> str:

@@ -11,11 +11,9 @@ from typing import Any
 
 import msgspec
 
-from foretype_backend.engines.openai.events import Event
+from foretype_backend.engines.openai.events import Event, Reader
 from foretype_backend.engines.port import EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault
-
-_LINE_MAX_BYTES = 1 << 20
 
 
 class _Token(msgspec.Struct):
@@ -47,34 +45,27 @@ class _Part(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Part)
 
 
-class AnswerParts:
-    """Events out of one answer, in whatever pieces it comes.
+class AnswerParts(Reader):
+    """Of llama.cpp's answer.
 
     Args:
         end_token_ids: control tokens: the text ends before the first of them, whatever the server goes on to write.
     """
 
+    expected = "llama.cpp"
+
     def __init__(self, url: str, end_token_ids: frozenset[int]) -> None:
-        self._url = url
+        super().__init__(url)
         self._end_token_ids = end_token_ids
-        self._part = b""
         self._ended = False
 
-    def feed(self, data: bytes) -> list[Event]:
-        *lines, self._part = (self._part + (data or b"\n")).split(b"\n")
-        if len(self._part) > _LINE_MAX_BYTES:
-            raise EngineUnavailableError(f"{self._url}: sent a line without end; is it llama.cpp?", fault=Fault.GARBAGE)
-        found: list[Event] = []
-        for line in lines:
-            name, _, payload = line.partition(b":")
-            if name not in (b"data", b"error") or payload.strip() == b"[DONE]":
-                continue
-            found.append(self._event(payload.strip(), failed=name == b"error"))
-            if found[-1].last:
-                break
-        return found
+    def _event(self, line: bytes) -> Event | None:
+        name, _, payload = line.partition(b":")
+        if name not in (b"data", b"error") or payload.strip() == b"[DONE]":
+            return None
+        return self._part_of(payload.strip(), failed=name == b"error")
 
-    def _event(self, payload: bytes, *, failed: bool) -> Event:
+    def _part_of(self, payload: bytes, *, failed: bool) -> Event:
         try:
             said = _decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeError) as error:

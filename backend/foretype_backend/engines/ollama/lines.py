@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from foretype_backend.engines.openai.events import Event
+from foretype_backend.engines.openai.events import Event, Reader
 from foretype_backend.engines.port import EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault
-
-_LINE_MAX_BYTES = 1 << 20
 
 
 class _Token(msgspec.Struct):
@@ -31,27 +29,14 @@ class _Line(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-class AnswerLines:
-    """Events out of the lines of one answer, in whatever pieces they come."""
+class AnswerLines(Reader):
+    """Of Ollama's answer."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._part = b""
+    expected = "Ollama"
 
-    def feed(self, data: bytes) -> list[Event]:
-        *lines, self._part = (self._part + (data or b"\n")).split(b"\n")
-        if len(self._part) > _LINE_MAX_BYTES:
-            raise EngineUnavailableError(f"{self._url}: sent a line without end; is it Ollama?", fault=Fault.GARBAGE)
-        found: list[Event] = []
-        for line in lines:
-            if not line.strip():
-                continue
-            found.append(self._event(line))
-            if found[-1].last:
-                break
-        return found
-
-    def _event(self, line: bytes) -> Event:
+    def _event(self, line: bytes) -> Event | None:
+        if not line.strip():
+            return None
         try:
             said = _decoder.decode(line)
         except (msgspec.DecodeError, UnicodeError) as error:

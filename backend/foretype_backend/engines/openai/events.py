@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64encode
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
@@ -172,16 +172,14 @@ _decoder = msgspec.json.Decoder(_Data)
 _LINE_MAX_BYTES = 1 << 20
 
 
-class Reader(Protocol):
-    """Events out of the bytes of one answer, in whatever pieces they come."""
+class Reader:
+    """Events out of the lines of one answer, in whatever pieces they come.
 
-    def feed(self, data: bytes) -> list[Event]:
-        """What is whole by now; nothing follows an event that is the last. Raises EngineUnavailableError."""
-        ...
+    Attributes:
+        expected: what the server should be, for who reads that it sent no line at all.
+    """
 
-
-class Events:
-    """Events out of the bytes of a server-sent stream of completions, in whatever pieces they come."""
+    expected: ClassVar[str] = "compatible"
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -194,21 +192,33 @@ class Events:
             data: the next bytes; none at the end of the stream.
 
         Raises:
-            EngineUnavailableError: the server reports an error inside the stream, or sends what is no completion.
+            EngineUnavailableError: the server reports an error inside the answer, or sends what is none.
         """
         *lines, self._part = (self._part + (data or b"\n")).split(b"\n")
         if len(self._part) > _LINE_MAX_BYTES:
-            raise EngineUnavailableError(
-                f"{self._url}: sent a line without end; is it compatible?", fault=Fault.GARBAGE
-            )
+            told = f"{self._url}: sent a line without end; is it {self.expected}?"
+            raise EngineUnavailableError(told, fault=Fault.GARBAGE)
         found: list[Event] = []
         for line in lines:
-            if not line.startswith(b"data:"):
-                continue  # comments and empty lines keep the connection alive
-            found.append(_event_of(self._url, line[5:].strip()))
-            if found[-1].last:
+            if (event := self._event(line)) is None:
+                continue
+            found.append(event)
+            if event.last:
                 break
         return found
+
+    def _event(self, line: bytes) -> Event | None:
+        """None for a line that says nothing."""
+        raise NotImplementedError
+
+
+class Events(Reader):
+    """Of a server-sent stream of completions."""
+
+    def _event(self, line: bytes) -> Event | None:
+        if not line.startswith(b"data:"):
+            return None  # comments and empty lines keep the connection alive
+        return _event_of(self._url, line[5:].strip())
 
 
 def _event_of(url: str, payload: bytes) -> Event:
