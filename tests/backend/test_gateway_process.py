@@ -4,24 +4,21 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import socket as socket_module
 import stat
 import sys
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from asking import connected
 from backend.tiny_gguf import write_tiny_gguf
-from backend.world import closing
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import GatewayConfig
 from foretype_backend.transport.sockets import bind
-from foretype_client.session.session import Session
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER
 from foretype_wire.messages import GatewayMessage, Goaway, Hello
@@ -221,15 +218,9 @@ async def test_a_gguf_file_of_the_user_is_served_with_nothing_beside_it(tmp_path
         body = {"prompt": "def f(", "suffix": "):\n    pass\n", "max_tokens": 4}
         answer = (await http.post("/v1/completions", json=body)).json()
         assert answer["usage"]["prompt_tokens"] == len("def f():\n    pass\n") + 3  # one token for each byte
-        session = Session(
-            f"{url.replace('http', 'ws')}/v1/stream",
-            clock=time.monotonic,
-            rng=random.Random(0),
-            cache_dir=tmp_path / "c",
-        )
-        await session.start()
-        async with closing(session):
-            profile = await session.ready(60)
+        async with connected(url, cache_dir=tmp_path / "c") as session:
+            profile = session.profile
+            assert profile is not None
             tokenizer = tokenizer_from_bytes(await session.tokenizer_json())
             assert tokenizer.digest == profile.tokenizer_digest
             assert tokenizer.count("def f(") == 6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import random
 import subprocess
 import sys
 import threading
@@ -16,16 +15,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import httpx
+from asking import connected, question
 from fleet.support import LIMIT_S, until
 from foretype_client.session.session import Session
-from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_models.artifacts import locate
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
-from foretype_wire.messages import Complete, Delta, Done, Finish
+from foretype_wire.messages import Delta, Done, Finish
 
 __all__ = ["KEYS", "Answer", "Typists", "gateway_process"]
 
-LINES: Final = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
 _LAST: Final = "def function_40(value):\n    return value"
 KEYS: Final = tuple(_LAST[:end] for end in range(len(_LAST) - 11, len(_LAST), 2))
 """What stands before the cursor, key by key."""
@@ -91,7 +89,7 @@ class Typists:
         self.answers: list[Answer] = []
         self.users = [f"dev-{number}" for number in range(users)]
         self._http = url
-        self._url, self._folder = url.replace("http", "ws") + "/v1/stream", folder
+        self._url, self._folder = url, folder
         self._ends = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._all()), daemon=True)
         self._fault: BaseException | None = None
@@ -152,17 +150,8 @@ class Typists:
             self._fault = error
 
     async def _type(self, number: int, user: str) -> None:
-        session = Session(
-            self._url,
-            client_name="test",
-            user=user,
-            clock=time.monotonic,
-            rng=random.Random(number),
-            cache_dir=self._folder,
-        )
-        await session.start()
-        try:
-            await session.ready(LIMIT_S)
+        options: dict[str, Any] = {"client_name": "test", "user": user, "cache_dir": self._folder}
+        async with connected(self._url, ready_s=LIMIT_S, seed=number, **options) as session:
             for turn in itertools.count():
                 if self._ends.is_set():
                     return
@@ -171,31 +160,10 @@ class Typists:
                     self.answers.append(await _ask(session, user, f"{number}.{turn}", KEYS[turn % len(KEYS)]))
                 calm_s = max(_LIVELY_S if self._waited else _CALM_S, _CALM_SHARE * (time.monotonic() - asked_s))
                 await asyncio.sleep(calm_s if self._pause_s != 0.0 else 0.0)
-        finally:
-            await session.close()
 
 
 async def _ask(session: Session, user: str, name: str, key: str) -> Answer:
-    def segment(kind: Kind, text: str) -> Segment:
-        source = Source(document="file:///w/a.py", path="a.py", version=1, start=0, end=len(text))
-        return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
-
-    segments = [
-        segment(Kind.PATH, ""),
-        segment(Kind.PREFIX, LINES),
-        segment(Kind.SUFFIX, "\n"),
-        segment(Kind.MIDDLE, key),
-    ]
-    call = Complete(
-        id=name,
-        document="file:///w/a.py",
-        version=1,
-        language="python",
-        segments=segments,
-        prompt_tokens=None,
-        max_tokens=12,
-        deadline_ms=_DEADLINE_MS,
-    )
+    call = question(name, key, max_tokens=12, deadline_ms=_DEADLINE_MS)
     text, fault = "", "no end"
     try:
         async for event in session.complete(call):

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 
+from asking import answer_of, connected, question
 from foretype_client.session.session import Session
-from foretype_context.prompt.segments import Kind, Scope, Segment, Source
-from foretype_wire.messages import Complete, Delta, Done
+from foretype_wire.messages import Done
 
 __all__ = ["Answer", "Way", "asking", "complete"]
-
-ABOVE = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
 
 
 class Way:
@@ -68,52 +64,14 @@ class Answer:
         self.finish = done.finish
 
 
-@asynccontextmanager
-async def asking(url: str, key: str, folder: Path) -> AsyncIterator[Session]:
-    """A connection as editors hold it."""
-    session = Session(
-        url.replace("http", "ws", 1) + "/v1/stream",
-        token=key,
-        token_in_clear=True,  # an Ingress, whose part the rehearsal plays, ends TLS
-        client_name="rehearsal",
-        clock=time.monotonic,
-        rng=random.Random(0),
-        cache_dir=folder,
-    )
-    await session.start()
-    try:
-        await session.ready(300.0)
-        yield session
-    finally:
-        await session.close()
+def asking(url: str, key: str, folder: Path) -> AbstractAsyncContextManager[Session]:
+    """A connection as editors hold it; an Ingress, whose part the rehearsal plays, ends TLS."""
+    return connected(url, ready_s=300.0, token=key, token_in_clear=True, client_name="rehearsal", cache_dir=folder)
 
 
 async def complete(session: Session, name: str, typed: str, document: str = "file:///w/a.py") -> Answer:
     """One suggestion. Raises what the session raises."""
-
-    def segment(kind: Kind, text: str) -> Segment:
-        source = Source(document=document, path="a.py", version=1, start=0, end=len(text))
-        return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
-
-    call = Complete(
-        id=name,
-        document=document,
-        version=1,
-        language="python",
-        segments=[
-            segment(Kind.PATH, ""),
-            segment(Kind.PREFIX, ABOVE),
-            segment(Kind.SUFFIX, "\n"),
-            segment(Kind.MIDDLE, f"def function_40(value):\n    return {typed}"),
-        ],
-        prompt_tokens=None,
-        max_tokens=8,
-        deadline_ms=120_000.0,
+    typed = f"def function_40(value):\n    return {typed}"
+    return Answer(
+        *await answer_of(session, question(name, typed, document=document, max_tokens=8, deadline_ms=120_000.0))
     )
-    text = ""
-    async for event in session.complete(call):
-        if isinstance(event, Delta):
-            text += event.text
-        else:
-            return Answer(text, event)
-    raise AssertionError("no end")

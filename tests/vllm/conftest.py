@@ -6,10 +6,12 @@ Engines are slow to start, so a module shares one, and with it an event loop.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from vllm_world.model_folders import write_served
+from vllm_world.serving import VllmServe
 
 HERE = Path(__file__).parent
 _FOUND = importlib.util.find_spec("vllm")
@@ -45,6 +47,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_served(tmp_path_factory.mktemp("vllm") / "model")
+
+
+@pytest.fixture(scope="module")
+def served(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServe]:
+    """For the tests of a module that need a `vllm serve`."""
+    server = VllmServe(model_folder, tmp_path_factory.mktemp("serve"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.clear(gently=True)
 
 
 @pytest.fixture(scope="module")

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from asking import ABOVE, answer_of, connected, question
 from foretype_client.session.session import Session
 from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.edit_models.question import question_at, recent_edit
-from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import available, locate
-from foretype_wire.messages import Complete, Delta, Done, NextEdit
+from foretype_wire.messages import Done, NextEdit
 from vllm_world.guard import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -59,98 +57,54 @@ async def url(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 async def complete(session: Session, name: str) -> tuple[str, Done]:
-    def segment(kind: Kind, text: str) -> Segment:
-        source = Source(document="file:///w/a.py", path="a.py", version=1, start=0, end=len(text))
-        return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
-
-    above = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
-    call = Complete(
-        id=name,
-        document="file:///w/a.py",
-        version=1,
-        language="python",
-        segments=[
-            segment(Kind.PATH, ""),
-            segment(Kind.PREFIX, above),
-            segment(Kind.SUFFIX, "\n"),
-            segment(Kind.MIDDLE, "def function_40(value):\n    return "),
-        ],
-        prompt_tokens=None,
-        max_tokens=12,
-        deadline_ms=30_000.0,
-    )
-    text = ""
-    async for event in session.complete(call):
-        if isinstance(event, Delta):
-            text += event.text
-        else:
-            return text, event
-    raise AssertionError("no done")
+    typed = "def function_40(value):\n    return "
+    return await answer_of(session, question(name, typed, max_tokens=12, deadline_ms=30_000.0))
 
 
 async def test_a_client_gets_text_and_the_second_time_out_of_the_cache(url: str, tmp_path: Path) -> None:
-    session = Session(
-        url.replace("http", "ws") + "/v1/stream",
-        client_name="test",
-        clock=time.monotonic,
-        rng=random.Random(0),
-        cache_dir=tmp_path,
-    )
-    await session.start()
-    try:
-        profile = await session.ready(60)
+    async with connected(url, client_name="test", cache_dir=tmp_path) as session:
+        profile = session.profile
+        assert profile is not None
         assert profile.grammar == available()[0].grammar and profile.block_tokens == 32
         first, done = await complete(session, "one")
         assert done.usage.cached_tokens == 0 and done.usage.generated_tokens > 0
         again, warm = await complete(session, "two")
         assert again == first
         assert warm.usage.prompt_tokens - 32 <= warm.usage.cached_tokens < warm.usage.prompt_tokens
-    finally:
-        await session.close()
 
 
 async def test_a_next_edit_is_asked_with_the_ids_of_its_format_and_a_cancel_frees_the_slot(
     url: str, tmp_path: Path
 ) -> None:
     """The shipped model was never trained on next edits: what it says may be dropped, what it is asked is exact."""
-    session = Session(
-        url.replace("http", "ws") + "/v1/stream",
-        client_name="test",
-        clock=time.monotonic,
-        rng=random.Random(0),
-        cache_dir=tmp_path,
-    )
-    await session.start()
-    try:
-        profile = await session.ready(60)
+    async with connected(url, client_name="test", cache_dir=tmp_path) as session:
+        profile = session.profile
+        assert profile is not None
         assert profile.next_edit is not None and profile.next_edit.format == "sweep-next-edit"
-        text = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
-        edit = recent_edit("a.py", text, 0, 3, "async def", around_lines=1)
+        edit = recent_edit("a.py", ABOVE, 0, 3, "async def", around_lines=1)
         assert edit is not None
-        question = question_at("async " + text, 40, profile.next_edit, path="a.py", edits=[edit])
-        assert question is not None
+        asked_of = question_at("async " + ABOVE, 40, profile.next_edit, path="a.py", edits=[edit])
+        assert asked_of is not None
         prompts = EditPrompts(load_tokenizer(locate().tokenizer_path), edit_format("sweep-next-edit"))
-        wanted = prompts.encode(question, most_tokens=profile.context_limit_tokens)
+        wanted = prompts.encode(asked_of, most_tokens=profile.context_limit_tokens)
         before = 0
         for turn in range(2):
-            asked = NextEdit(id=f"n{turn}", document="file:///w/a.py", question=question, deadline_ms=60_000.0)
+            asked = NextEdit(id=f"n{turn}", document="file:///w/a.py", question=asked_of, deadline_ms=60_000.0)
             found = await session.next_edit(asked)
             assert found.done.usage.prompt_tokens == len(wanted.ids)
             assert found.done.usage.generated_tokens <= wanted.answer_tokens
             assert (found.edit is None) is (found.reason != "")
             if found.edit is not None:
-                assert 0 <= found.edit.start <= found.edit.end <= len(question.window) and "<|" not in found.edit.text
+                assert 0 <= found.edit.start <= found.edit.end <= len(asked_of.window) and "<|" not in found.edit.text
             before = found.done.usage.cached_tokens
         assert before >= len(wanted.ids) - 64, "the same prompt again is cached"
-        asking = asyncio.create_task(session.next_edit(NextEdit(id="c", question=question, deadline_ms=60_000.0)))
+        asking = asyncio.create_task(session.next_edit(NextEdit(id="c", question=asked_of, deadline_ms=60_000.0)))
         await asyncio.sleep(0)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
         _, done = await complete(session, "after")
         assert done.usage.generated_tokens > 0
-    finally:
-        await session.close()
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,21 @@ import secrets
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
+from asking import answer_of, connected, question
 from foretype_backend.identity.directory import KeyRecord, Tenant
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.store import IdentityStore
 from foretype_client.session.session import Session
-from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_models.artifacts import locate
-from foretype_wire.messages import Complete, Done, Usage
+from foretype_wire.messages import Usage
 from vllm_world.guard import Guard
 from vllm_world.model_folders import IDS
 from vllm_world.serving import BLOCK, VllmServe
@@ -42,16 +43,6 @@ STREAM_PAIRS: Final = 8
 PROMPT_TOKENS: Final = 8 * BLOCK
 FOUND: Final = 1e-6
 ALPHA: Final = 1e-3
-
-
-@pytest.fixture(scope="module")
-def served(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServe]:
-    server = VllmServe(model_folder, tmp_path_factory.mktemp("serve"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.clear(gently=True)
 
 
 @dataclass
@@ -164,53 +155,24 @@ async def tell_apart(door: Door, name: str) -> tuple[float, Seen, Seen]:
 
 async def done(session: Session, name: str, text: str) -> Usage:
     """Of a `complete` over the stream, what its end reports."""
-
-    def segment(kind: Kind, text: str) -> Segment:
-        source = Source(document="file:///w/a.py", path="a.py", version=1, start=0, end=len(text))
-        return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
-
-    parts = [segment(Kind.PATH, ""), segment(Kind.PREFIX, text), segment(Kind.SUFFIX, "\n"), segment(Kind.MIDDLE, "x")]
-    call = Complete(
-        id=name,
-        document="file:///w/a.py",
-        version=1,
-        language="python",
-        segments=parts,
-        prompt_tokens=None,
-        max_tokens=1,
-        deadline_ms=60_000.0,
-    )
-    async for event in session.complete(call):
-        if isinstance(event, Done):
-            return event.usage
-    raise AssertionError("no done")
+    call = question(name, "x", above=text, max_tokens=1, deadline_ms=60_000.0)
+    return (await answer_of(session, call))[1].usage
 
 
 async def stream_counts(door: Door, folder: Path) -> tuple[list[int], list[int]]:
     """Cached tokens that `done` reports to an attacker: of what the victim asked, and of what nobody did."""
-    sessions = [
-        Session(
-            door.url.replace("http", "ws") + "/v1/stream",
-            token=headers.get("Authorization", "").removeprefix("Bearer ") or None,
-            client_name="test",
-            clock=time.monotonic,
-            rng=random.Random(at),
-            cache_dir=folder,
-        )
-        for at, headers in enumerate((door.victim, door.attacker))
-    ]
+
+    def session_of(headers: dict[str, str], seed: int) -> AbstractAsyncContextManager[Session]:
+        token = headers.get("Authorization", "").removeprefix("Bearer ") or None
+        return connected(door.url, seed=seed, token=token, client_name="test", cache_dir=folder)
+
     asked, fresh, rng = list[int](), list[int](), random.Random(40)
-    victim, attacker = sessions
-    for session in sessions:
-        await session.start()
-        await session.ready(60)
-    for at in range(STREAM_PAIRS):
-        theirs, nobodys = ("".join(f"v{rng.randrange(10**6)} = {n}\n" for n in range(40)) for _ in range(2))
-        await done(victim, f"v{at}", theirs)
-        asked.append((await done(attacker, f"a{at}", theirs)).cached_tokens)
-        fresh.append((await done(attacker, f"f{at}", nobodys)).cached_tokens)
-    for session in sessions:
-        await session.close()
+    async with session_of(door.victim, 0) as victim, session_of(door.attacker, 1) as attacker:
+        for at in range(STREAM_PAIRS):
+            theirs, nobodys = ("".join(f"v{rng.randrange(10**6)} = {n}\n" for n in range(40)) for _ in range(2))
+            await done(victim, f"v{at}", theirs)
+            asked.append((await done(attacker, f"a{at}", theirs)).cached_tokens)
+            fresh.append((await done(attacker, f"f{at}", nobodys)).cached_tokens)
     return asked, fresh
 
 

@@ -29,16 +29,6 @@ from vllm_world.serving import BLOCK, VllmServe
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture(scope="module")
-def served(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServe]:
-    server = VllmServe(model_folder, tmp_path_factory.mktemp("serve"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.clear(gently=True)
-
-
 TOKENIZER = load_tokenizer(locate().tokenizer_path)
 SOURCE = Path(sys.modules["foretype_context.tokens.tokenizer"].__file__ or "").read_text("utf-8")
 
