@@ -15,8 +15,9 @@ from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.sources import Snippet
 from foretype_context.syntax.document import Snapshot
-from foretype_wire.messages import DEADLINE_MS, Complete, Done, RequestClass
+from foretype_wire.messages import DEADLINE_MS, Done, RequestClass
 
+from foretype_client.flow.planning import call_of
 from foretype_client.session.session import Session
 
 
@@ -77,17 +78,8 @@ async def ask(
     Raises:
         RequestRefusedError, GatewayGoneError: there is no answer.
     """
-    call = Complete(
-        id=secrets.token_hex(8),
-        class_=class_,
-        document=snapshot.uri,
-        version=snapshot.version,
-        language=snapshot.language,
-        segments=[placed.segment for placed in plan.segments],
-        prompt_tokens=plan.prompt_tokens,
-        max_tokens=max_tokens or plan.max_tokens,
-        stop=plan.stop,
-        deadline_ms=deadline_ms,
+    call = call_of(
+        plan, snapshot, id=secrets.token_hex(8), class_=class_, max_tokens=max_tokens, deadline_ms=deadline_ms
     )
     started = time.perf_counter()
     ttft_ms: float | None = None

@@ -11,7 +11,7 @@ from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Segment
 from foretype_context.prompt.sources import Snippet
 from foretype_context.syntax.document import Snapshot
-from foretype_wire.messages import Complete, RequestClass
+from foretype_wire.messages import DEADLINE_MS, Complete, RequestClass, Stop
 
 from foretype_client.ports import Clock
 
@@ -92,8 +92,10 @@ def call_of(
     snapshot: Snapshot,
     *,
     id: str,
-    class_: RequestClass,
-    deadline_ms: float,
+    class_: RequestClass = RequestClass.INTERACTIVE,
+    deadline_ms: float = DEADLINE_MS,
+    max_tokens: int | None = None,
+    stop: Stop | None = None,
     segments: Sequence[Segment] | None = None,
     supersedes: str | None = None,
     wanted: bool = False,
@@ -101,9 +103,13 @@ def call_of(
     """The request for a plan.
 
     Args:
-        segments: in place of the plan's own; how many tokens they are is then not known.
+        max_tokens, stop: in place of the plan's own.
+        segments: likewise; how many tokens they are is then not known.
         wanted: somebody asked by hand, and gets all of it, however unlikely.
     """
+    if max_tokens is None:
+        max_tokens = 1 if class_ is RequestClass.WARM else plan.max_tokens
+    stop = plan.stop if stop is None else stop
     return Complete(
         id=id,
         class_=class_,
@@ -113,7 +119,7 @@ def call_of(
         language=snapshot.language,
         segments=[placed.segment for placed in plan.segments] if segments is None else segments,
         prompt_tokens=plan.prompt_tokens if segments is None else None,
-        max_tokens=1 if class_ is RequestClass.WARM else plan.max_tokens,
-        stop=msgspec.structs.replace(plan.stop, least_chance=0.0) if wanted else plan.stop,
+        max_tokens=max_tokens,
+        stop=msgspec.structs.replace(stop, least_chance=0.0) if wanted else stop,
         deadline_ms=deadline_ms,
     )

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import msgspec
+from foretype_client.flow.planning import call_of
 from foretype_client.session.session import Session
 from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.assemble import Assembler, PlanState
@@ -16,7 +17,7 @@ from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Stop
 from foretype_context.syntax.document import Document
 from foretype_wire.errors import RequestRefusedError
-from foretype_wire.messages import Complete, Delta, Done
+from foretype_wire.messages import Delta, Done
 
 from foretype_eval.fim.items import Item, StopRule
 
@@ -67,18 +68,9 @@ async def ask(session: Session, assembler: Assembler, item: Item, id_: str, opti
     snapshot, offset = document.snapshot(), len(item.prefix)
     whole_line = item.stop is StopRule.FIRST_LINE
     plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, block=not whole_line, now=0.0)
-    call = Complete(
-        id=id_,
-        document=snapshot.uri,
-        version=snapshot.version,
-        language=snapshot.language,
-        segments=[placed.segment for placed in plan.segments],
-        prompt_tokens=plan.prompt_tokens,
-        max_tokens=options.max_tokens,
-        # A first line that is blank is allowed by the rule, so the line limit is kept here and not at the gateway.
-        stop=Stop(max_lines=4 if whole_line else None, repeats=plan.healed),
-        deadline_ms=_DEADLINE_MS,
-    )
+    # A first line that is blank is allowed by the rule, so the line limit is kept here and not at the gateway.
+    stop = Stop(max_lines=4 if whole_line else None, repeats=plan.healed)
+    call = call_of(plan, snapshot, id=id_, max_tokens=options.max_tokens, stop=stop, deadline_ms=_DEADLINE_MS)
     started = time.perf_counter()
     first: float | None = None
     parts: list[str] = []

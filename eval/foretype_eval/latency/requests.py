@@ -10,6 +10,7 @@ from typing import Final
 
 import httpx
 import msgspec
+from foretype_client.flow.planning import call_of
 from foretype_client.ports import Endpoint
 from foretype_client.session.session import Session
 from foretype_context.prompt.assemble import Assembler, PlanState
@@ -76,17 +77,8 @@ class Typing:
         snapshot, offset = self._document.snapshot(), self._site.offset + self._typed
         started = time.perf_counter()
         plan, self._state = self._assembler.plan(self._state, snapshot, offset, block=block, now=time.monotonic())
-        call = Complete(
-            id=f"bench-{next(_numbers)}",
-            document=snapshot.uri,
-            version=snapshot.version,
-            language=snapshot.language,
-            segments=[placed.segment for placed in plan.segments],
-            prompt_tokens=plan.prompt_tokens,
-            max_tokens=max_tokens if max_tokens is not None else plan.max_tokens,
-            stop=stop if stop is not None else plan.stop,
-            deadline_ms=_DEADLINE_MS,
-        )
+        id_ = f"bench-{next(_numbers)}"
+        call = call_of(plan, snapshot, id=id_, max_tokens=max_tokens, stop=stop, deadline_ms=_DEADLINE_MS)
         return call, (time.perf_counter() - started) * 1000
 
 

@@ -11,6 +11,7 @@ from itertools import count
 
 from foretype_client.adaptive.candidates import LocalModel
 from foretype_client.flow.attempt import Planner
+from foretype_client.flow.planning import call_of
 from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_client.ports import Gateway
@@ -18,7 +19,7 @@ from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.healing import strip_healed
 from foretype_context.prompt.plan import PlanState
 from foretype_context.syntax.document import Change, Snapshot
-from foretype_wire.messages import Complete, Delta, Profile
+from foretype_wire.messages import Delta, Profile
 
 
 class StrictFlow:
@@ -68,16 +69,7 @@ class StrictFlow:
         if mine != self._asked:
             return None
         plan, self._state = planner.plan(self._state, snapshot, offset, now=asyncio.get_running_loop().time())
-        call = Complete(
-            id=f"s{next(self._ids)}",
-            document=snapshot.uri,
-            version=snapshot.version,
-            language=snapshot.language,
-            segments=[placed.segment for placed in plan.segments],
-            prompt_tokens=plan.prompt_tokens,
-            max_tokens=plan.max_tokens,
-            stop=plan.stop,
-        )
+        call = call_of(plan, snapshot, id=f"s{next(self._ids)}")
         stream, parts = self._gateway.complete(call), list[str]()
         async for event in stream:
             if mine != self._asked:

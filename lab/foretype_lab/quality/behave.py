@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.judgement import Candidate, SyntaxFilter, judge
+from foretype_client.flow.planning import call_of
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import Origin, Suggestion
@@ -32,7 +33,7 @@ from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.syntax.languages import language_of
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_models.artifacts import digest_file
-from foretype_wire.messages import Complete, Delta, Finish
+from foretype_wire.messages import Delta, Finish
 from rich.table import Table
 
 from foretype_lab.corpus.store import Store
@@ -133,17 +134,9 @@ async def _ask(session: Session, assembler: Assembler, cut: Cut, number: int) ->
     document = Document(f"file:///cuts/{number}/{cut.path}", text, path=cut.path)
     snapshot = document.snapshot()
     plan, _ = assembler.plan(PlanState.empty(), snapshot, cut.start, block=False, now=0.0)
-    call = Complete(
-        id=f"cut-{number}",
-        document=snapshot.uri,
-        version=snapshot.version,
-        language=snapshot.language,
-        segments=[placed.segment for placed in plan.segments],
-        prompt_tokens=plan.prompt_tokens,
-        max_tokens=_ANSWER_TOKENS,
-        stop=Stop(repeats=plan.healed),
-        deadline_ms=_DEADLINE_MS,
-    )
+    stop = Stop(repeats=plan.healed)
+    id_ = f"cut-{number}"
+    call = call_of(plan, snapshot, id=id_, max_tokens=_ANSWER_TOKENS, stop=stop, deadline_ms=_DEADLINE_MS)
     parts: list[str] = []
     ended: Finish | None = None
     logprob, tokens = 0.0, 0
