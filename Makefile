@@ -253,8 +253,7 @@ pictures: $(VENV)/.installed ## Remake the pictures of README, docs/use.md (what
 	$(BIN)/foretype simulate --day --json > "$$folder/day.json" && \
 	$(BIN)/foretype simulate --scenario routing --json > "$$folder/routing.json" && \
 	$(BIN)/foretype simulate --validate --json > "$$folder/validated.json" && \
-	$(BIN)/python tests/e2e/playground/picture_plan.py docs && \
-	$(BIN)/python tests/e2e/playground/picture_simulate.py docs "$$folder/routing.json" "$$folder/day.json" "$$folder/validated.json"
+	$(BIN)/python tests/e2e/playground/picture_plan.py docs "$$folder/routing.json" "$$folder/day.json" "$$folder/validated.json"
 
 release: $(VENV)/.installed-dev ## Everything that a version consists of into dist/: wheels, editors' packages, bills of materials, checksums (node 20); tried with pipx, uvx and JupyterLab
 	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release

@@ -9,7 +9,7 @@ from foretype_context.syntax.document import Document, Edit
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved
 from foretype_eval.replay.edit_recording import load_recording
-from foretype_lab.prefill.typed_commits import record_commits
+from foretype_lab.prefill.typed_commits import recording_of
 from git_repo import history
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -143,8 +143,8 @@ def test_commits_are_typed_oldest_first_and_end_as_they_were_made(tmp_path: Path
         "import os\n\n\ndef g(x):\n    return x\n",
     ]
     history(tmp_path, "a.py", *versions)
-    recording = record_commits(tmp_path, 3)
-    assert recording == record_commits(tmp_path, 3)
+    recording = recording_of(tmp_path, 3)
+    assert recording == recording_of(tmp_path, 3)
     assert recording.events[0] == Loaded(recording.events[0].time_s, "a.py", "\n")
     times = [event.time_s for event in recording.events]
     assert times == sorted(times)
@@ -158,4 +158,4 @@ def test_commits_are_typed_oldest_first_and_end_as_they_were_made(tmp_path: Path
 def test_a_repository_without_such_files_is_told(tmp_path: Path) -> None:
     history(tmp_path, "a.txt", "x\n")
     with pytest.raises(RecordingError, match="none of which adds a line"):
-        record_commits(tmp_path, 5)
+        recording_of(tmp_path, 5)

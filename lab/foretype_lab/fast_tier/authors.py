@@ -25,7 +25,7 @@ from foretype_models.artifacts import locate
 from foretype_lab.fast_tier.asking import ClaimOptions, ask, started
 from foretype_lab.fast_tier.tiers import by_tier, origin
 from foretype_lab.prefill.asking_moments import moments_of
-from foretype_lab.prefill.typed_commits import record_commits
+from foretype_lab.prefill.typed_commits import recording_of
 
 AUTHORS: Final = 8
 _COMMITS: Final = 6
@@ -99,7 +99,7 @@ def _session(author: int, repository: Path, spread: str, tokenizer: Tokenizer) -
     spoken = grammar(locate().grammar)
     profile = Profile(model="", grammar=spoken.id, tokenizer_digest=tokenizer.digest, layout=spoken.layout())
     assembler, state = Assembler(tokenizer, profile, timer=lambda: 0.0), PlanState.empty()
-    for moment in moments_of(record_commits(repository, spread, suffixes=_SUFFIXES, seed=author)):
+    for moment in moments_of(recording_of(repository, spread, suffixes=_SUFFIXES, seed=author)):
         plan, state = assembler.plan(state, moment.snapshot, moment.offset, now=moment.time_s)
         encoded = encode_prompt(tokenizer, spoken, [placed.segment for placed in plan.segments])
         stable = 0

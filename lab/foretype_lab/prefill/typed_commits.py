@@ -30,21 +30,7 @@ def recording_of(
     seed: int = 0,
     progress: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
 ) -> Recording:
-    """A repository's commits typed, or the recording that a file holds. Arguments and errors as :func:`record_commits`."""
-    if source.is_dir():
-        return record_commits(source, selection, suffixes=suffixes, seed=seed, progress=progress)
-    return load_recording(source)
-
-
-def record_commits(
-    repo: Path,
-    selection: str | int,
-    *,
-    suffixes: Sequence[str] = (".py",),
-    seed: int = 0,
-    progress: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
-) -> Recording:
-    """Types commits, oldest first, into one session.
+    """A repository's commits typed into one session, oldest first; or the recording that a file holds.
 
     Args:
         selection: the newest N commits, or a range `A..B`.
@@ -52,19 +38,21 @@ def record_commits(
 
     Raises:
         RepositoryError: not a repository, or an unknown range.
-        RecordingError: the commits hold nothing to type.
+        RecordingError: the commits hold nothing to type, or the file is no recording.
     """
-    identities = commits_of(repo, selection, suffixes=suffixes)[::-1]
+    if not source.is_dir():
+        return load_recording(source)
+    identities = commits_of(source, selection, suffixes=suffixes)[::-1]
     typist = _Typist(Random(seed))
     for done, identity in enumerate(identities):
         progress("commits", done, len(identities))
-        loaded = load_commit(repo, identity, suffixes=suffixes)
+        loaded = load_commit(source, identity, suffixes=suffixes)
         typist.notes.update(loaded.skipped)
         for stretch in loaded.stretches:
             typist.type(stretch, commit=identity)
     progress("commits", len(identities), len(identities))
     if not typist.events:
-        raise RecordingError(f"{repo}: {len(identities)} commits, none of which adds a line to {', '.join(suffixes)}")
+        raise RecordingError(f"{source}: {len(identities)} commits, none of which adds a line to {', '.join(suffixes)}")
     return Recording(
         f"{len(identities)} commits, {identities[0][:12]} to {identities[-1][:12]}",
         tuple(typist.events),
