@@ -1,8 +1,6 @@
 """What a start of the language server imports, and what it does not wait for."""
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +11,20 @@ from foretype_client.ports import Endpoint
 from foretype_lsp.gateway_client import GatewayClient
 from foretype_lsp.options import Options
 from foretype_lsp.server import Server
+from imports import imported
 
-IMPORTED = """
-import sys
+STARTED = """
 from foretype_client.commands import cli
 from foretype_lsp import cli as server
 from foretype_lsp.transport.protocol_types import import_types
 import_types()
 import foretype_lsp.run, foretype_lsp.server, foretype_lsp.next_edit.model
 import foretype_client.client, foretype_client.chat, foretype_client.private_gateway.starting
-print([name for name in ("httpx", "httpcore", "rich.console", "pygments", "faiss", "opentelemetry") if name in sys.modules])
 """
 
 
 def test_a_language_server_with_a_private_gateway_imports_no_client_of_http_and_no_console() -> None:
-    ran = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, timeout=60)
-    assert ran.stdout == "[]\n"
+    assert imported(STARTED, "httpx", "httpcore", "rich.console", "pygments", "faiss", "opentelemetry") == []
 
 
 async def test_the_private_gateway_is_begun_before_the_client_is_imported(
