@@ -16,6 +16,15 @@ class QuietHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
+    def say(self, status: int, value: object) -> None:
+        """Answer with a value as JSON; bytes as they are."""
+        body = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
 
 class Listening(ThreadingHTTPServer):
     """One that knows which connections are open; attributes: see `http.server`."""
@@ -62,11 +71,7 @@ def json_server(answer: Callable[[str, str], Any]) -> Iterator[str]:
 
     class Door(QuietHandler):
         def do_GET(self) -> None:
-            body = json.dumps(answer(self.command, self.path)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.say(200, answer(self.command, self.path))
 
         do_PUT = do_POST = do_DELETE = do_GET
 

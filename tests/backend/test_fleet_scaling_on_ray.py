@@ -6,8 +6,8 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from foretype_backend.fleet.ray.policy import FleetPolicy, autoscaling_config
 from foretype_backend.fleet.scaling.history import History
 from foretype_backend.fleet.scaling.options import ScalingOptions
 from foretype_backend.fleet.scaling.policy import ScalingState
+from json_server import QuietHandler, listening
 
 OPTIONS = ScalingOptions(min_replicas=1, max_replicas=6, down_after_s=0.0, warm_max_replicas=0)
 ALL: dict[str, Any] = msgspec.to_builtins(OPTIONS)
@@ -35,36 +36,25 @@ class Gateway:
 
 @pytest.fixture
 def gateways() -> Iterator[Callable[[], Gateway]]:
-    servers: list[tuple[ThreadingHTTPServer, Gateway]] = []
+    servers = ExitStack()
 
     def begin() -> Gateway:
         one = Gateway()
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 assert self.path == "/v1/fleet/signals"
                 one.asked.append(self.headers.get("authorization", ""))
                 if one.silent.is_set():
                     self.send_error(503)
-                    return
-                body = one.text or json.dumps({"fast": one.pool}).encode()
-                self.send_response(200)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                else:
+                    self.say(200, one.text or {"fast": one.pool})
 
-            def log_message(self, format: str, *args: object) -> None: ...
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        one.url = f"http://127.0.0.1:{server.server_port}"
-        servers.append((server, one))
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        one.url = f"http://127.0.0.1:{servers.enter_context(listening(Handler)).server_port}"
         return one
 
-    yield begin
-    for server, _ in servers:
-        server.shutdown()
-        server.server_close()
+    with servers:
+        yield begin
 
 
 @dataclass

@@ -19,6 +19,7 @@ from foretype_backend.start.profile import make_profile
 from foretype_context.grammars.grammar import described
 from foretype_context.prompt.assemble import Assembler
 from foretype_models.artifacts import FOLDER
+from gguf_file import written
 
 LONG = "0123456789abcdef"
 
@@ -297,9 +298,7 @@ def test_an_exported_file_names_its_grammar_where_its_vocabulary_fits_two(
 ) -> None:
     writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
     writer.add_key_value("foretype.grammar", said, gguf.GGUFValueType.get_type(said))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    written(writer, tmp_path / "model.gguf", tensors=False)
     config = load_config(engine="scripted", model=str(tmp_path / "model.gguf"))
     assert prepare(config).grammar.id == served
     (tmp_path / "model.gguf").write_bytes(b"GGUF, cut off")

@@ -6,6 +6,7 @@ from typing import Any
 
 import gguf
 import numpy as np
+from gguf_file import written
 
 END_TOKEN = 0
 
@@ -122,11 +123,7 @@ def write_tiny_gguf(
         writer.add_tensor(name, np.zeros(hidden, dtype=np.float32))
     ones("output_norm.weight")
     matrix("output.weight", vocabulary_tokens, hidden, hidden**-0.5)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)
 
 
 def write_chain_gguf(

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from json_server import QuietHandler
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
@@ -86,15 +87,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(authority: Path) -> Iterator[str]:
-    class Nothing(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None: ...
-
     class Quiet(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None: ...
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "own.pem", authority / "own.key")
-    with Quiet(("127.0.0.1", 0), Nothing) as door:
+    with Quiet(("127.0.0.1", 0), QuietHandler) as door:
         door.socket = context.wrap_socket(door.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=door.serve_forever)
         thread.start()

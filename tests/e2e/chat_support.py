@@ -27,12 +27,7 @@ class ChatServer:
 
         class Handler(QuietHandler):
             def do_GET(self):
-                body = json.dumps({"object": "list", "data": [{"id": "instruct"}]}).encode()
-                self.send_response(200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.say(200, {"object": "list", "data": [{"id": "instruct"}]})
 
             def do_POST(self):
                 chat.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))

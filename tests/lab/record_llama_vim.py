@@ -12,28 +12,22 @@ import sys
 import tempfile
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from json_server import QuietHandler
 from lab.llama_vim_script import FILE, KEYS, answer_to
 
 requests: list[dict[str, Any]] = []
 
 
-class Server(BaseHTTPRequestHandler):
+class Server(QuietHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         requests.append(body)
-        answer = json.dumps({"content": answer_to(body)}, separators=(",", ":")).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.say(200, json.dumps({"content": answer_to(body)}, separators=(",", ":")).encode())
 
 
 def main(nvim: str, plugin: str) -> None:

@@ -40,21 +40,20 @@ def serving(served: FileServer) -> Iterator[FileServer]:
     class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
+        def nothing(self, status: int, *headers: tuple[str, str]) -> None:
+            self.send_response(status)
+            for name, value in (*headers, ("Content-Length", "0")):
+                self.send_header(name, value)
+            self.end_headers()
+
         def do_GET(self) -> None:
             served.requests.append(dict(self.headers))
             if served.refuses:
-                self.send_response(served.refuses.pop(0))
-                self.send_header("Retry-After", "0")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.nothing(served.refuses.pop(0), ("Retry-After", "0"))
                 return
             if served.redirects:
-                self.send_response(302)
-                self.send_header("Location", served.redirects.pop(0))
-                if served.linked:
-                    self.send_header("X-Linked-Etag", f'"{served.linked}"')
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                linked = [("X-Linked-Etag", f'"{served.linked}"')] if served.linked else []
+                self.nothing(302, ("Location", served.redirects.pop(0)), *linked)
                 return
             start = 0
             asked = self.headers.get("Range", "")
@@ -62,9 +61,7 @@ def serving(served: FileServer) -> Iterator[FileServer]:
             if served.ranges and asked and same:
                 start = int(asked.removeprefix("bytes=").rstrip("-"))
                 if start >= len(served.body):
-                    self.send_response(416)
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
+                    self.nothing(416)
                     return
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{len(served.body) - 1}/{len(served.body)}")

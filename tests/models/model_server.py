@@ -96,14 +96,6 @@ def serving(served: ModelServer) -> Iterator[ModelServer]:
     class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
-        def say(self, status: int, value: object) -> None:
-            data = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
         def stream(self, *events: str) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")

@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 from foretype_models.artifacts import FOLDER, digest_file
 from foretype_models.fetch.base import Base, read_base
+from gguf_file import written
 
 CONTROLS = {
     3: "<|repo_name|>",
@@ -120,7 +121,7 @@ def write_base(path: Path, seed: int = 0, form: Form = TINY) -> Path:
         for name in ("attn_norm", "ffn_norm"):
             writer.add_tensor(f"blk.{layer}.{name}.weight", draw.normal(1, 0.1, form.width).astype(np.float32))
     writer.add_tensor("output_norm.weight", draw.normal(1, 0.1, form.width).astype(np.float32))
-    return _written(writer, path)
+    return written(writer, path)
 
 
 def write_adapter(
@@ -184,7 +185,7 @@ def write_adapter(
             writer.add_tensor(name, matrix.astype(np.float16))
         else:
             writer.add_tensor(name, matrix.astype(np.float32))
-    return _written(writer, path)
+    return written(writer, path)
 
 
 def write_wheel(folder: Path, base: Path) -> tuple[Path, Base]:
@@ -216,11 +217,3 @@ def digest(data: bytes) -> str:
 
 def _matrix(writer: gguf.GGUFWriter, name: str, values: np.ndarray[Any, Any], kind: gguf.GGMLQuantizationType) -> None:
     writer.add_tensor(name, gguf.quants.quantize(values.astype(np.float32), kind), raw_dtype=kind)
-
-
-def _written(writer: gguf.GGUFWriter, path: Path) -> Path:
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path

@@ -14,6 +14,7 @@ from foretype_context.tokens.tokenizer import PROBE, tokenizer_from_bytes
 from foretype_models.artifacts import locate
 from foretype_models.errors import GgufError
 from foretype_models.gguf_tokenizer import tokenizer_of
+from gguf_file import add_vocabulary, written
 from models.networks import vocabulary, write_base
 from tokenizers import Tokenizer
 
@@ -22,19 +23,10 @@ TYPES = {"normal": 1, "unknown": 2, "control": 3, "user": 4, "unused": 5, "byte"
 
 
 def write(path: Path, **values: Any) -> Path:
-    """A file with metadata alone; a list's entries decide its type."""
+    """A file with metadata alone."""
     writer = gguf.GGUFWriter(path, "llama")
-    for name, value in values.items():
-        if isinstance(value, list):
-            writer.add_array(f"tokenizer.ggml.{name}", value)
-        elif isinstance(value, int):
-            writer.add_uint32(f"tokenizer.ggml.{name}", value)
-        else:
-            writer.add_string(f"tokenizer.ggml.{name}", value)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    return path
+    add_vocabulary(writer, values)
+    return written(writer, path, tensors=False)
 
 
 def as_gguf(path: Path, data: dict[str, Any], pre: str) -> Path:

@@ -11,6 +11,7 @@ from foretype_context.grammars.families import Family, families, unserved
 from foretype_context.grammars.grammar import GRAMMARS
 from foretype_models.cli import app
 from foretype_models.family_table import markdown
+from gguf_file import written
 from typer.testing import CliRunner
 
 from models import checkpoints
@@ -39,10 +40,7 @@ def write_gguf(
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(rows)
     writer.add_token_types(types)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    return path
+    return written(writer, path, tensors=False)
 
 
 def numbered(*tokens: str, first: int = 300) -> dict[str, int]:

@@ -23,6 +23,7 @@ from foretype_context.prompt.sources import Snippet
 from foretype_context.syntax.document import Document
 from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_models.gguf_metadata import read_metadata
+from gguf_file import add_vocabulary, written
 
 ROOT: Final = Path(__file__).parents[2]
 ENCODERS: Final = ROOT / ".venv-vocabularies" / "bin" / "python"
@@ -82,13 +83,7 @@ def _names() -> frozenset[str]:
 
 def _write(path: Path, values: Mapping[str, Any], *, weights: bool = False) -> Path:
     writer, width, rows = gguf.GGUFWriter(path, "llama"), 32, len(values["tokens"])
-    for key, value in values.items():
-        if isinstance(value, list):
-            writer.add_array(f"tokenizer.ggml.{key}", value)
-        elif isinstance(value, int):
-            writer.add_uint32(f"tokenizer.ggml.{key}", value)
-        else:
-            writer.add_string(f"tokenizer.ggml.{key}", value)
+    add_vocabulary(writer, values)
     if weights:
         writer.add_context_length(64)
         writer.add_embedding_length(width)
@@ -104,12 +99,7 @@ def _write(path: Path, values: Mapping[str, Any], *, weights: bool = False) -> P
             writer.add_tensor(f"{name}.weight", np.ones(width, np.float32))
         for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
             writer.add_tensor(f"blk.0.{name}.weight", np.zeros((width, width), np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    if weights:
-        writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path, tensors=weights)
 
 
 @dataclass(frozen=True, slots=True)
