@@ -64,6 +64,25 @@ def options(tmp_path, **more):
     return {"debounceMs": 0, "index": {"cacheDir": str(tmp_path / "cache"), **more}}
 
 
+@asynccontextmanager
+async def working(tmp_path, root, **more):
+    """A gateway that keeps prompts, and an editor with this folder open."""
+    async with (
+        keeping() as kept,
+        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root], **more) as it,
+    ):
+        yield kept, it
+
+
+def large(tmp_path, files, text):
+    """A folder of many files; `{number}` in their text is the file's."""
+    root = tmp_path / "large"
+    root.mkdir()
+    for number in range(files):
+        (root / f"m{number}.py").write_text(text.replace("{number}", str(number)))
+    return root
+
+
 async def indexed(it, text="ready"):
     await it.until_index(lambda said: text in said)
 
@@ -89,10 +108,7 @@ class Typist:
 
 async def test_what_another_file_defines_is_in_the_prompt_and_so_is_what_was_never_saved(root, tmp_path):
     pay, cart = (root / "pay.py").as_uri(), (root / "shop" / "cart.py").as_uri()
-    async with (
-        keeping() as kept,
-        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it,
-    ):
+    async with working(tmp_path, root) as (kept, it):
         await indexed(it)
         it.open(PAY, uri=pay)
         typist = Typist(it, pay, 3, 14)
@@ -107,10 +123,7 @@ async def test_what_another_file_defines_is_in_the_prompt_and_so_is_what_was_nev
 
 async def test_a_save_by_somebody_else_is_seen_when_the_editor_tells_of_it(root, tmp_path):
     pay = (root / "pay.py").as_uri()
-    async with (
-        keeping() as kept,
-        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it,
-    ):
+    async with working(tmp_path, root) as (kept, it):
         await indexed(it)
         it.open(PAY, uri=pay)
         (root / "shop" / "cart.py").write_text(CART.replace("grand_total", "pulled_total"))
@@ -122,10 +135,7 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
     other = tmp_path / "other"
     (other / "lib").mkdir(parents=True)
     (other / "lib" / "far.py").write_text("class Far:\n    def away(self): ...\n")
-    async with (
-        keeping() as kept,
-        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it,
-    ):
+    async with working(tmp_path, root) as (kept, it):
         await indexed(it)
         added = types.WorkspaceFoldersChangeEvent([types.WorkspaceFolder(other.as_uri(), "other")], [])
         it.client.workspace_did_change_workspace_folders(types.DidChangeWorkspaceFoldersParams(added))
@@ -145,14 +155,8 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
 
 
 async def test_a_large_first_index_shows_progress_and_keeps_nobody_waiting(tmp_path):
-    root = tmp_path / "large"
-    root.mkdir()
-    for number in range(2000):
-        (root / f"m{number}.py").write_text(f"def made{number}(a, b):\n    return a + b + {number}\n" * 3)
-    async with (
-        keeping() as kept,
-        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root], progress=True) as it,
-    ):
+    root = large(tmp_path, 2000, "def made{number}(a, b):\n    return a + b + {number}\n" * 3)
+    async with working(tmp_path, root, progress=True) as (_, it):
         it.open("x = a\n", uri=(root / "m1.py").as_uri())
         assert (await it.suggestion(0, 5, uri=(root / "m1.py").as_uri())) is not None
         await indexed(it, "definitions, ready")
@@ -164,14 +168,8 @@ async def test_a_large_first_index_shows_progress_and_keeps_nobody_waiting(tmp_p
 
 
 async def test_a_first_index_can_be_cancelled(tmp_path):
-    root = tmp_path / "large"
-    root.mkdir()
-    for number in range(2000):
-        (root / f"m{number}.py").write_text("def made(a, b):\n    return a + b\n" * 50)
-    async with (
-        keeping() as kept,
-        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root], progress=True) as it,
-    ):
+    root = large(tmp_path, 2000, "def made(a, b):\n    return a + b\n" * 50)
+    async with working(tmp_path, root, progress=True) as (_, it):
         await until(lambda: it.client.progress_reports)
         (token,) = it.client.progress_reports
         it.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
@@ -227,10 +225,7 @@ async def test_two_windows_on_one_workspace_share_its_index(root, tmp_path):
 
 
 async def test_a_window_that_is_killed_leaves_no_process_behind(tmp_path):
-    root = tmp_path / "large"
-    root.mkdir()
-    for number in range(3000):
-        (root / f"m{number}.py").write_text("def made(a, b):\n    return a + b\n" * 50)
+    root = large(tmp_path, 3000, "def made(a, b):\n    return a + b\n" * 50)
     process = await asyncio.create_subprocess_exec(
         *server_command(log=tmp_path / "lsp.log"),
         stdin=asyncio.subprocess.PIPE,
