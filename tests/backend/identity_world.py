@@ -33,6 +33,13 @@ def record(key: ApiKey, tenant: str = "acme", **fields: Any) -> KeyRecord:
     return KeyRecord(id=key.id, hash=key.hash, tenant=tenant, **fields)
 
 
+async def added_key(store: IdentityStore, tenant: str = "acme", **fields: Any) -> ApiKey:
+    """A key that no other test has, with this record in the store."""
+    key = minted()
+    await store.add_key(key, record(key, tenant, **fields), NOW_MS)
+    return key
+
+
 class Clock:
     def __init__(self) -> None:
         self.now_ms = NOW_MS
@@ -73,8 +80,7 @@ async def leased_gateway(
     accounts = Accounts(lambda: "2026-09-22")
     with patient_ledger():
         async with identity_of(folder / "i.db") as (identity, store):
-            key = minted()
-            await store.add_key(key, record(key), NOW_MS)
+            key = await added_key(store)
             await store.set_tenant(Tenant(name="acme", budgets={"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}))
             await identity.watch.look()
             clock = asyncio.get_running_loop().time

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import NOW_MS, added_key, identity_of, salts
 from backend.world import complete, gateway, scripted, segments
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
@@ -22,8 +22,7 @@ KEY = UsageKey("acme", "", "ann", "interactive", DAY)
 async def test_a_tenant_over_its_budget_is_told_when_to_come_back(tmp_path: Path) -> None:
     accounts = Accounts(lambda: DAY)
     async with identity_of(tmp_path / "i.db") as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key, user="ann"), NOW_MS)
+        key = await added_key(store, user="ann")
         budgets = {"user": Budget(tokens_per_s=0.5, burst_tokens=120), "chat": Budget(tokens_per_s=1, burst_tokens=1)}
         await store.set_tenant(Tenant(name="acme", budgets=budgets))
         await identity.watch.look()
@@ -54,8 +53,7 @@ async def test_what_is_metered_is_what_the_engine_counted(tmp_path: Path) -> Non
     accounts = Accounts(lambda: DAY)
     engine = scripted("x + 1\n" * 30, decode_s_per_token=0.001)
     async with identity_of(tmp_path / "i.db") as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key, user="ann"), NOW_MS)
+        key = await added_key(store, user="ann")
         await store.set_tenant(Tenant(name="acme", budgets={"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}))
         await identity.watch.look()
         writer = UsageWriter(

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from backend.commands import run
-from backend.identity_world import NOW_MS, minted, record
+from backend.identity_world import NOW_MS, added_key
 from backend.replica import Replica
 from backend.test_gateway_process import serving
 from backend.test_text_keys import filled
@@ -137,9 +137,9 @@ async def test_every_http_operation_that_acts_leaves_its_entry(tmp_path: Path, i
     )
     headers, actor = {}, "gateway"
     if identities:
-        store, key = await IdentityStore.open(str(url)), minted()
+        store = await IdentityStore.open(str(url))
         await store.add_tenant(Tenant(name="acme"), NOW_MS)
-        await store.add_key(key, record(key, scopes=frozenset(Scope)), NOW_MS)
+        key = await added_key(store, scopes=frozenset(Scope))
         await store.close()
         headers, actor = {"Authorization": f"Bearer {key.text}"}, f"key:{key.id}"
     command = (sys.executable, "-m", "foretype_backend", "serve", "--port", "0", "--no-telemetry")

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import added_key, identity_of, salts
 from backend.redis_server import patient_ledger, redis_server
 from backend.world import World, closing, complete, gateway, scripted
 from foretype_backend.admission.leases import Leases
@@ -98,8 +98,7 @@ async def test_without_an_answer_of_redis_nobody_waits_for_one() -> None:
 @contextlib.asynccontextmanager
 async def bounded(folder: Path, accounts: Accounts) -> AsyncGenerator[tuple[World, dict[str, str]]]:
     async with identity_of(folder / "i.db") as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key), NOW_MS)
+        key = await added_key(store)
         budgets = {"user": Budget(tokens_per_s=SLOW, burst_tokens=1000)}
         await store.set_tenant(Tenant(name="acme", budgets=budgets))
         await identity.watch.look()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, Clock, identity_of, minted, record, salts
+from backend.identity_world import NOW_MS, Clock, added_key, identity_of, salts
 from backend.loads import done, loaded
 from backend.scrape import total
 from backend.test_chat import ASK, pool_of
@@ -291,9 +291,8 @@ async def test_an_expired_certificate_is_told_and_renewed_without_dropping_a_con
 async def test_a_clock_that_jumps_expires_what_it_should_and_recovers(tmp_path: Path) -> None:
     clock = Clock()
     async with identity_of(tmp_path / "i.db", clock=clock) as (identity, store):
-        key, lasting = minted(), minted()
-        await store.add_key(key, record(key, expires_ms=NOW_MS + 1000), NOW_MS)
-        await store.add_key(lasting, record(lasting), NOW_MS)
+        key = await added_key(store, expires_ms=NOW_MS + 1000)
+        lasting = await added_key(store)
         await identity.watch.look()
         headers = {"Authorization": f"Bearer {lasting.text}"}
         async with (

@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 import pytest
 from backend.commands import run
-from backend.identity_world import NOW_MS, Clock, identity_of, minted, record, salts
+from backend.identity_world import NOW_MS, Clock, added_key, identity_of, minted, record, salts
 from backend.world import gateway, until
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from foretype_backend.admission.limits import Budget
@@ -287,9 +287,8 @@ async def test_a_fault_of_who_is_told_does_not_end_the_watch(tmp_path: Path) -> 
 async def test_a_gateway_asks_for_a_key_and_a_revoked_one_ends_its_connections(tmp_path: Path) -> None:
     clock = Clock()
     async with identity_of(tmp_path / "i.db", clock=clock) as (identity, store):
-        good, metrics_only = minted(), minted()
-        await store.add_key(good, record(good, user="ann"), NOW_MS)
-        await store.add_key(metrics_only, record(metrics_only, scopes=frozenset({Scope.METRICS})), NOW_MS)
+        good = await added_key(store, user="ann")
+        metrics_only = await added_key(store, scopes=frozenset({Scope.METRICS}))
         await identity.watch.look()
         async with gateway(identity=identity, salts=salts()) as world:
             headers = {"Authorization": f"Bearer {good.text}"}
@@ -313,8 +312,7 @@ async def test_a_gateway_asks_for_a_key_and_a_revoked_one_ends_its_connections(t
 async def test_a_key_that_expires_ends_its_connections(tmp_path: Path) -> None:
     clock = Clock()
     async with identity_of(tmp_path / "i.db", clock=clock) as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key, expires_ms=NOW_MS + 1000), NOW_MS)
+        key = await added_key(store, expires_ms=NOW_MS + 1000)
         await identity.watch.look()
         headers = {"Authorization": f"Bearer {key.text}"}
         async with gateway(identity=identity, salts=salts()) as world, world.peer(additional_headers=headers) as peer:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, identity_of, leased_gateway, minted, record, salts
+from backend.identity_world import NOW_MS, added_key, identity_of, leased_gateway, salts
 from backend.loads import Load, done, load, loaded
 from backend.redis_server import redis_server
 from backend.scrape import total
@@ -141,8 +141,7 @@ async def test_a_killed_postgres_stops_no_completion_and_loses_no_usage() -> Non
     # The system does not crash here: what was written is there without waiting for the disk.
     with postgres_server.postgres("fsync=off") as server:
         async with identity_of(server.url) as (identity, store):
-            key = minted()
-            await store.add_key(key, record(key), NOW_MS)
+            key = await added_key(store)
             await identity.watch.look()
             own = await IdentityStore.open(server.url)
             writer = UsageWriter(accounts.meter, own, gateway="g", wall_ms=lambda: NOW_MS, every_s=0.02)
@@ -164,8 +163,7 @@ async def test_a_killed_postgres_stops_no_completion_and_loses_no_usage() -> Non
                         await developers.more(20, good=done)
                         assert unstored() > 0
                         await asyncio.to_thread(server.start)
-                        colleague = minted()
-                        await store.add_key(colleague, record(colleague), NOW_MS)
+                        colleague = await added_key(store)
                         await until(functools.partial(knows, colleague))
                 assert not [end for end in developers.ends if not done(end)]
                 await world.idle()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import added_key, identity_of, salts
 from backend.test_chat import ASK, pool_of
 from backend.world import TOKENIZER, World, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.admission.bounds import Bound
@@ -71,8 +71,7 @@ async def poor_tenant(folder: Path, budgets: Mapping[str, Budget], **options: An
     """A gateway whose tenant has these budgets; with headers of its key, and the accounts."""
     accounts = Accounts(lambda: "2026-09-22")
     async with identity_of(folder / "i.db") as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key, user="ann"), NOW_MS)
+        key = await added_key(store, user="ann")
         await store.set_tenant(Tenant(name="acme", budgets=dict(budgets)))
         await identity.watch.look()
         async with gateway(identity=identity, salts=salts(), accounts=accounts, **options) as world:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import added_key, identity_of, salts
 from backend.test_chat import Upstream, pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import serving
@@ -141,9 +141,8 @@ async def test_a_private_gateway_shows_its_document_to_anybody_on_loopback(tmp_p
 
 async def test_a_teams_document_needs_the_admin_scope(tmp_path: Path) -> None:
     async with identity_of(tmp_path / "i.db") as (identity, store):
-        admin, user = minted(), minted()
-        await store.add_key(admin, record(admin, scopes=frozenset({Scope.ADMIN})), NOW_MS)
-        await store.add_key(user, record(user), NOW_MS)
+        admin = await added_key(store, scopes=frozenset({Scope.ADMIN}))
+        user = await added_key(store)
         await identity.watch.look()
         async with gateway(identity=identity, salts=salts()) as world, world.http() as http:
             for path in ("/openapi.json", "/docs"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import added_key, identity_of, salts
 from backend.test_faults import certificate
 from backend.test_gateway_process import SERVE, serving
 from backend.world import complete, gateway, profile, segments, until
@@ -223,9 +223,8 @@ async def test_a_gateway_speaks_tls_itself(tmp_path: Path) -> None:
 
 async def test_status_needs_the_admin_scope_and_shows_every_pool(tmp_path: Path) -> None:
     async with identity_of(tmp_path / "i.db") as (identity, store):
-        admin, user = minted(), minted()
-        await store.add_key(admin, record(admin, scopes=frozenset({Scope.ADMIN})), NOW_MS)
-        await store.add_key(user, record(user), NOW_MS)
+        admin = await added_key(store, scopes=frozenset({Scope.ADMIN}))
+        user = await added_key(store)
         await identity.watch.look()
         async with gateway(identity=identity, salts=salts()) as world:
             async with world.http(headers={"Authorization": f"Bearer {user.text}"}) as http:

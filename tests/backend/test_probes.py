@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import added_key, identity_of, salts
 from backend.running_replicas import replicas
 from backend.scrape import total
 from backend.test_gateway_process import refused, serving
@@ -154,8 +154,7 @@ async def test_a_gateway_that_can_let_nobody_in_is_not_ready(tmp_path: Path) -> 
         async with gateway(identity=identity, salts=salts()) as world, world.http() as http:
             unready = await comes(http, 503, "issuer")
             assert "internal" not in unready.text
-            key = minted()
-            await store.add_key(key, record(key), NOW_MS)
+            await added_key(store)
             await identity.watch.look()
             await comes(http, 200)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, Clock, minted, record
+from backend.identity_world import NOW_MS, Clock, added_key
 from backend.replica import Replica
 from backend.running_replicas import replicas
 from backend.test_workers import children, fresh
@@ -244,8 +244,7 @@ def store_url(tmp_path: Path) -> Iterator[str]:
 async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path: Path, store_url: str) -> None:
     store = await IdentityStore.open(store_url)
     await store.add_tenant(Tenant(name="acme"), NOW_MS)
-    key = minted()
-    await store.add_key(key, record(key, scopes=frozenset(Scope)), NOW_MS)
+    key = await added_key(store, scopes=frozenset(Scope))
     headers = {"Authorization": f"Bearer {key.text}"}
     (tmp_path / "salt").write_bytes(b"s" * 32)
     async with contextlib.AsyncExitStack() as stack:

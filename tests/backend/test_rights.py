@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from backend.commands import run
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import added_key, identity_of, salts
 from backend.replica import Replica
 from backend.running_replicas import replicas
 from backend.world import TOKENIZER, Peer, World, gateway, segments, until
@@ -108,9 +108,8 @@ async def shop(folder: Path) -> AsyncGenerator[tuple[Shop, Replica]]:
             await store.add_team("acme", team)
         for user, team in (("ann", "web"), ("carl", "web"), ("bob", "games"), ("boss", "web")):
             await store.put_user(User(tenant="acme", name=user, team=team))
-            key = minted()
             scopes = frozenset(Scope) if user == "boss" else frozenset({Scope.COMPLETE})
-            await store.add_key(key, record(key, user=user, scopes=scopes), NOW_MS)
+            key = await added_key(store, user=user, scopes=scopes)
             keys[user] = {"Authorization": f"Bearer {key.text}"}
         pool = make_pool(FastConfig(replicas=(f"{replica.url}/v1",)), vocabulary_tokens=TOKENIZER.vocabulary_tokens)
         async with gateway(pool, salts=salts(), identity=identity) as world:

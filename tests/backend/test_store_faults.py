@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import redis
-from backend.identity_world import NOW_MS, identity_of, leased_gateway, minted, record, salts
+from backend.identity_world import NOW_MS, added_key, identity_of, leased_gateway, salts
 from backend.loads import done, loaded
 from backend.redis_server import redis_server
 from backend.scrape import total
@@ -49,8 +49,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
 async def test_a_full_disk_stops_no_completion_and_loses_no_usage(small_disk: Path) -> None:
     accounts = Accounts(lambda: "2026-09-22")
     async with identity_of(small_disk / "i.db") as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key), NOW_MS)
+        key = await added_key(store)
         await identity.watch.look()
         own = await IdentityStore.open(str(small_disk / "i.db"))
         writer = UsageWriter(accounts.meter, own, gateway="g", wall_ms=lambda: NOW_MS, every_s=0.01)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import NOW_MS, added_key, identity_of, salts
 from backend.world import TOKEN, TOKENIZER_PATH, World, closing, gateway, profile, scripted, until
 from context.tiny import raw, tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
@@ -199,8 +199,7 @@ async def test_feedback_and_changes_of_the_client_arrive() -> None:
 async def test_a_client_says_why_it_has_no_gateway_any_more(tmp_path: Path) -> None:
     """A key that is revoked while a session is open: the state was `offline`, and the detail empty for ever."""
     async with identity_of(tmp_path / "i.db") as (identity, store):
-        key = minted()
-        await store.add_key(key, record(key), NOW_MS)
+        key = await added_key(store)
         await identity.watch.look()
         async with gateway(identity=identity, salts=salts()) as world:
             options = ClientOptions(gateway=world.ws_url, token=key.text, cache_dir=tmp_path, local=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, minted, record
+from backend.identity_world import NOW_MS, added_key
 from backend.replica import Replica
 from backend.running_replicas import replicas
 from backend.test_gateway_process import serving
@@ -66,9 +66,8 @@ async def keys_of(folder: Path, *tenants: str) -> list[dict[str, str]]:
     store = await IdentityStore.open(str(folder / "i.db"))
     headers: list[dict[str, str]] = []
     for name in tenants:
-        key = minted()
         await store.add_tenant(Tenant(name=name), NOW_MS)
-        await store.add_key(key, record(key, name), NOW_MS)
+        key = await added_key(store, name)
         headers.append({"Authorization": f"Bearer {key.text}"})
     await store.close()
     return headers

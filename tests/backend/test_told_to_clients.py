@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import NOW_MS, added_key, identity_of, salts
 from backend.replica import Replica
 from backend.running_replicas import replicas
 from backend.test_gateway_process import refused, serving
@@ -100,9 +100,8 @@ def test_what_is_wrong_with_a_url_is_said_without_its_password() -> None:
 
 async def test_a_tenants_administrator_sees_no_other_tenants_name(tmp_path: Path) -> None:
     async with identity_of(tmp_path / "i.db") as (identity, store):
-        key = minted()
         await store.add_tenant(Tenant(name="rival"), NOW_MS)
-        await store.add_key(key, record(key, scopes=frozenset({Scope.ADMIN})), NOW_MS)
+        key = await added_key(store, scopes=frozenset({Scope.ADMIN}))
         await identity.watch.look()
         headers = {"Authorization": f"Bearer {key.text}"}
         async with gateway(identity=identity, salts=salts()) as world, world.http(headers=headers) as http:

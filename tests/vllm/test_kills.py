@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import added_key, identity_of, salts
 from backend.loads import Load, load
 from backend.scrape import total
 from backend.world import TOKENIZER, World, complete, gateway, segments, until
@@ -89,8 +89,7 @@ async def test_a_killed_vllm_costs_only_what_was_asked_while_it_was_away(model_f
         await asyncio.to_thread(server.start)
         pool = make_pool(FastConfig(replicas=(f"{server.url}/v1",)), vocabulary_tokens=TOKENIZER.vocabulary_tokens)
         async with identity_of(tmp_path / "i.db") as (identity, store):
-            key = minted()
-            await store.add_key(key, record(key), NOW_MS)
+            key = await added_key(store)
             budgets = {"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}
             await store.set_tenant(Tenant(name="acme", budgets=budgets))
             await identity.watch.look()
