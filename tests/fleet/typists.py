@@ -88,7 +88,6 @@ class Typists:
         self._waited = False
         self.answers: list[Answer] = []
         self.users = [f"dev-{number}" for number in range(users)]
-        self._http = url
         self._url, self._folder = url, folder
         self._ends = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._all()), daemon=True)
@@ -134,9 +133,7 @@ class Typists:
 
     def signals(self) -> dict[str, Any]:
         """What the gateway says of its pool."""
-        return httpx.get(f"{self._http}/v1/fleet/signals", timeout=LIMIT_S, trust_env=False, verify=False).json()[
-            "fast"
-        ]
+        return httpx.get(f"{self._url}/v1/fleet/signals", timeout=LIMIT_S, trust_env=False, verify=False).json()["fast"]
 
     def faults(self, first: int = 0, last: int | None = None) -> list[Answer]:
         return [one for one in self.answers[first:last] if one.fault]
