@@ -210,10 +210,12 @@ class Attempt:
         if draft is None or not self._shared.book.is_current(draft):
             draft = self._drafted()
         plan = draft.plan
-        segments = None
-        if begun := question.selected_rest() or "":
-            segments = [placed.segment for placed in plan.segments]
+        segments = [placed.segment for placed in plan.segments]
+        begun = question.selected_rest() or ""
+        if begun:
             begun = _begin_with(begun, segments)
+        # Who asks by hand gets all of it, however unlikely.
+        invoked = question.trigger is Trigger.INVOKED
         supersedes = diverged.pop(0) if diverged else None
         call = call_of(
             plan,
@@ -221,10 +223,11 @@ class Attempt:
             id=self._shared.new_id(),
             class_=RequestClass.BLOCK if plan.kind is SuggestionKind.BLOCK else RequestClass.INTERACTIVE,
             deadline_ms=self._shared.options.deadline_ms,
-            segments=segments if begun else None,
+            stop=msgspec.structs.replace(plan.stop, least_chance=0.0) if invoked else None,
             supersedes=None if supersedes is None else supersedes.id,
-            wanted=question.trigger is Trigger.INVOKED,
         )
+        if begun:  # how many tokens they are now is not known
+            call = msgspec.structs.replace(call, segments=segments, prompt_tokens=None)
         self._shared.book.commit(draft)
         self._own = self._shared.requests.send(
             self._document,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-import msgspec
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Segment
@@ -96,20 +95,15 @@ def call_of(
     deadline_ms: float = DEADLINE_MS,
     max_tokens: int | None = None,
     stop: Stop | None = None,
-    segments: Sequence[Segment] | None = None,
     supersedes: str | None = None,
-    wanted: bool = False,
 ) -> Complete[Segment]:
     """The request for a plan.
 
     Args:
         max_tokens, stop: in place of the plan's own.
-        segments: likewise; how many tokens they are is then not known.
-        wanted: somebody asked by hand, and gets all of it, however unlikely.
     """
     if max_tokens is None:
         max_tokens = 1 if class_ is RequestClass.WARM else plan.max_tokens
-    stop = plan.stop if stop is None else stop
     return Complete(
         id=id,
         class_=class_,
@@ -117,9 +111,9 @@ def call_of(
         document=snapshot.uri,
         version=snapshot.version,
         language=snapshot.language,
-        segments=[placed.segment for placed in plan.segments] if segments is None else segments,
-        prompt_tokens=plan.prompt_tokens if segments is None else None,
+        segments=[placed.segment for placed in plan.segments],
+        prompt_tokens=plan.prompt_tokens,
         max_tokens=max_tokens,
-        stop=msgspec.structs.replace(stop, least_chance=0.0) if wanted else stop,
+        stop=plan.stop if stop is None else stop,
         deadline_ms=deadline_ms,
     )
