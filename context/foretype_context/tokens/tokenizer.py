@@ -274,12 +274,12 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
         convert: try tiktoken for byte-level BPE; where ids differ on the probe text, `tokenizers` is used instead.
     """
     try:
-        data = cast("dict[str, Any]", msgspec.json.decode(raw))
-        model, added = data["model"], cast("list[dict[str, Any]]", data.get("added_tokens") or [])
-        vocabulary = cast("dict[str, int] | list[list[Any]]", model["vocab"])
+        data = msgspec.json.decode(raw, type=_File)
+        added = data.added_tokens or []
+        control_ids = {token["content"]: int(token["id"]) for token in added if is_control(token)}
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise TokenizerError(f"{name} is not a tokenizer.json ({error}); fetch it again") from error
-    control_ids = {token["content"]: int(token["id"]) for token in added if is_control(token)}
+    vocabulary = data.model.vocab
     ids = vocabulary if isinstance(vocabulary, dict) else {entry[0]: at for at, entry in enumerate(vocabulary)}
     kept = [token for token in added if not is_control(token)]
     digest = blake2b(raw, digest_size=16).hexdigest()
@@ -291,9 +291,10 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
         return known
     import tokenizers as hf
 
-    ordinary = {**data, "added_tokens": kept, "post_processor": None, "truncation": None, "padding": None}
-    ordinary["normalizer"] = without_prefix(data.get("normalizer"))
-    ordinary["pre_tokenizer"] = without_prefix(data.get("pre_tokenizer"))
+    ordinary: dict[str, Any] = {**msgspec.json.decode(raw), "added_tokens": kept, "post_processor": None}
+    ordinary |= {"truncation": None, "padding": None}
+    ordinary["normalizer"] = without_prefix(data.normalizer)
+    ordinary["pre_tokenizer"] = without_prefix(data.pre_tokenizer)
     try:
         inner: Any = hf.Tokenizer.from_str(msgspec.json.encode(ordinary).decode())
     except Exception as error:  # tokenizers raises bare Exception
@@ -321,15 +322,30 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     return chosen
 
 
-def _bytes_of(
-    data: dict[str, Any], ids: dict[str, int], kept: list[dict[str, Any]], control_ids: dict[str, int]
-) -> list[bytes]:
-    byte_level = '"ByteLevel"' in msgspec.json.encode([data.get("pre_tokenizer"), data.get("decoder")]).decode()
+class _Model(msgspec.Struct):
+    """Merges are not read: tiktoken takes them from the order of the vocabulary, and they are most of a file."""
+
+    vocab: dict[str, int] | list[list[Any]]
+    type: str | None = None
+
+
+class _File(msgspec.Struct):
+    """What is read here of a `tokenizer.json`."""
+
+    model: _Model
+    added_tokens: list[dict[str, Any]] | None = None
+    pre_tokenizer: Any = None
+    normalizer: Any = None
+    decoder: Any = None
+
+
+def _bytes_of(data: _File, ids: dict[str, int], kept: list[dict[str, Any]], control_ids: dict[str, int]) -> list[bytes]:
+    byte_level = '"ByteLevel"' in msgspec.json.encode([data.pre_tokenizer, data.decoder]).decode()
     return bytes_by_id(ids, kept, control_ids, byte_level=byte_level)
 
 
 def _converted(
-    data: dict[str, Any],
+    data: _File,
     ids: dict[str, int],
     kept: list[dict[str, Any]],
     control_ids: dict[str, int],
@@ -340,9 +356,9 @@ def _converted(
     """The same tokenizer in tiktoken, as far as its file tells. Raises TokenizerConversionError where it cannot be the same."""
     import tiktoken
 
-    pattern = split_pattern(data.get("pre_tokenizer"))
-    normalizer = cast("dict[str, Any] | None", data.get("normalizer"))
-    if data["model"].get("type") != "BPE" or pattern is None or kept:
+    pattern = split_pattern(data.pre_tokenizer)
+    normalizer = cast("dict[str, Any] | None", data.normalizer)
+    if data.model.type != "BPE" or pattern is None or kept:
         raise TokenizerConversionError("not a plain byte-level BPE")
     if normalizer is not None and normalizer.get("type") != "NFC":
         raise TokenizerConversionError(f"normalizer {normalizer.get('type')} is not known to tiktoken")
