@@ -57,6 +57,14 @@ def test_a_store_that_nobody_chose_is_named(tmp_path: Path) -> None:
     assert not run("privacy", "show", **own).stderr, "it says every place itself"
 
 
+def test_usage_of_a_tenant_that_nobody_knows_is_told(tmp_path: Path) -> None:
+    store = ("--store", str(tmp_path / "i.db"))
+    run("tenants", "add", "acme", *store)
+    assert run("usage", "--tenant", "acme", *store).exit_code == 0
+    done = run("usage", "--tenant", "acmee", *store)
+    assert done.exit_code == 1 and "there is no tenant 'acmee'" in done.output
+
+
 def kept_of_acme(path: Path) -> Path:
     async def fill() -> None:
         telemetry = sink_in(path)

@@ -322,6 +322,7 @@ def test_the_terminal_shows_the_same(simulated: Path) -> None:
         (["--month", "--of", "2026-13"], 2, "'2026-13' is no month; write it as 2026-11"),
         (["--week", "--month"], 2, "--week and --month: give one of them"),
         (["--of", "2199-W01"], 2, "is reported when it is over"),
+        (["--of", "2026-W38", "--tenant", "defualt"], 2, "--tenant: nothing is kept of 'defualt', but of default"),
         (["--store", "/nowhere/events.db"], 1, "/nowhere/events.db is not there"),
     ],
 )

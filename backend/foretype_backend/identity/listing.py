@@ -49,8 +49,10 @@ async def usage_of(store: IdentityStore, month: str, tenant: str | None, prices:
     month = month or datetime.now(UTC).strftime("%Y-%m")
     if re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month) is None:
         raise EntryError(f"--month: {month!r} is no month; write it as 2026-09")
-    rows = await store.usage_of(month)
-    return usage_report(month, [row for row in rows if tenant in (None, row[0][0])], prices)
+    rows = [row for row in await store.usage_of(month) if tenant in (None, row[0][0])]
+    if tenant is not None and not rows:
+        await store.tenant(tenant)  # which says so where there is none of that name
+    return usage_report(month, rows, prices)
 
 
 def _iso(unix_ms: int | None) -> str | None:

@@ -18,7 +18,7 @@ from foretype_backend.identity.directory import DEFAULT_TENANT
 from foretype_backend.reports.page import document
 from foretype_backend.reports.period import named
 from foretype_backend.reports.period import week as week_of
-from foretype_backend.reports.reading import read_report
+from foretype_backend.reports.reading import read_report, tenants_of
 from foretype_backend.reports.words import SUPPRESSED, told
 
 
@@ -48,6 +48,8 @@ def report(
         period = named(of, months=month, today=today) if month or not week else week_of(of, today=today)
         config = load_config(profile=profile) if profile is not None else Config()
         made = asyncio.run(read_report(config, period, tenant=tenant, team=team, url=store))
+        if not made["users"] and (known := asyncio.run(tenants_of(config, store))) and tenant not in known:
+            raise ValueError(f"--tenant: nothing is kept of {tenant!r}, but of {', '.join(known[:10])}")
         if page is not None:
             page.write_text(document(made), "utf-8")
     except (ValueError, StoreError, OSError) as error:

@@ -23,17 +23,32 @@ async def read_report(
     """
     from foretype_backend.telemetry.store import Store
 
-    place = url or telemetry_url(config)
-    if not is_there(place, "--store"):
-        raise StoreError(
-            f"{place} is not there: no gateway has kept anything in it; give --store URL or --profile FILE"
-        )
-    opened = await Store.open_to_read(place)
+    opened = await Store.open_to_read(_place(config, url))
     try:
         usage = await _usage(config, period, tenant) if config.prices.engine_hour else None
         return await make_report(opened, period, tenant=tenant, team=team, prices=config.prices, usage=usage)
     finally:
         await opened.close()
+
+
+async def tenants_of(config: Config, url: str | None = None) -> list[str]:
+    """Whose events are kept: for who runs the gateway, and never for a tenant. Raises StoreError."""
+    from foretype_backend.telemetry.store import Store
+
+    opened = await Store.open_to_read(_place(config, url))
+    try:
+        return [one.tenant for one in await opened.consents()]
+    finally:
+        await opened.close()
+
+
+def _place(config: Config, url: str | None) -> str:
+    place = url or telemetry_url(config)
+    if not is_there(place, "--store"):
+        raise StoreError(
+            f"{place} is not there: no gateway has kept anything in it; give --store URL or --profile FILE"
+        )
+    return place
 
 
 async def _usage(config: Config, period: Period, tenant: str) -> UsageRow | None:
