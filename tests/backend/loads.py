@@ -67,11 +67,12 @@ async def load(developer: Callable[[Load[End], int], Awaitable[None]], count: in
 
 
 @contextlib.asynccontextmanager
-async def loaded(world: World, *, pause_s: float = 0.0, **options: Any) -> AsyncGenerator[Load[Done | Error]]:
-    """Four developers on streams of their own ask one request after the other, and cancel every fifth; `pause_s` between two of one."""
+async def loaded(world: World, *, every_s: float = 0.0, **options: Any) -> AsyncGenerator[Load[Done | Error]]:
+    """Four developers on streams of their own ask one request after the other, each `every_s` at the most, and cancel every fifth."""
 
     async def developer(told: Load[Done | Error], number: int) -> None:
-        chance = random.Random(number)
+        chance, loop = random.Random(number), asyncio.get_running_loop()
+        begin_s = loop.time()
         async with world.peer(**options) as peer:
             for at in range(1_000_000):
                 await peer.send(complete(f"r{at}"))
@@ -80,7 +81,8 @@ async def loaded(world: World, *, pause_s: float = 0.0, **options: Any) -> Async
                 while not isinstance(message := await peer.receive(), Done | Error):
                     pass
                 told.ended(message)
-                await asyncio.sleep(pause_s)
+                begin_s = max(begin_s + every_s, loop.time())
+                await asyncio.sleep(begin_s - loop.time())
 
     async with load(developer) as made:
         yield made

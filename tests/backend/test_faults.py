@@ -68,11 +68,11 @@ async def test_what_came_is_what_was_finished_cancelled_refused_or_lost(requests
 
     A soak is spread over `FORETYPE_SOAK_S` seconds, where it takes less.
     """
-    pause_s = 4 * SOAK_S / requests if requests == SOAKED else 0.0
+    every_s = 4 * SOAK_S / requests if requests == SOAKED else 0.0
     engine = scripted("x + 1\n" * 10, decode_s_per_token=0.0005)
     limits = LimitsConfig(max_running=2, max_waiting=1, retry_wait_ms=0)
     async with gateway(engine, limits=limits) as world:
-        async with loaded(world, pause_s=pause_s) as developers:
+        async with loaded(world, every_s=every_s) as developers:
             for _ in range(requests // 100):
                 engine.fail_next(after_tokens=3)
                 await developers.more(100)

@@ -27,11 +27,12 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("wire", "client", "context", "retrieval", "lsp_server", "backend", "eval", "models")
 SOURCE = "def total(values):\n    result = \n    return result\n"
 LISTEN = """
-import socket, subprocess, sys
+import os, socket, subprocess, sys
 path, *command = sys.argv[1:]
 with socket.socket(socket.AF_UNIX) as listening:
-    listening.bind(path)
+    listening.bind(path + ".new")
     listening.listen()
+    os.rename(path + ".new", path)
     connection, _ = listening.accept()
     with connection:
         sys.exit(subprocess.run(command, stdin=connection, stdout=connection).returncode)
