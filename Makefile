@@ -24,9 +24,8 @@ run: $(VENV)/.installed ## Install, fetch the network's public base once, start 
 	@$(BIN)/foretype quickstart
 
 # Tests run in any order on any number of workers. SEED=N repeats an order and hypothesis' examples; ARGS='--lf -x' goes to pytest.
-# Two workers a core: most tests wait for a process half of their time. Three for the slow ones, which wait more.
+# Two workers a core: most tests wait for a process half of their time.
 WORKERS := $(or $(WORKERS),$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2))))
-SLOW_WORKERS := $(or $(SLOW_WORKERS),$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3))))
 SEED := $(or $(SEED),$(shell date +%s))
 PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rfEs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
@@ -34,7 +33,7 @@ test: $(VENV)/.installed-dev ## Install everything for development and run the t
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (rules or slow or soak or editors or vllm or fleet)' $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
-	@$(PYTEST) -n $(SLOW_WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet or release)' $(FILES) $(ARGS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm or fleet or release)' $(FILES) $(ARGS)
 
 # Tests of one editor share its window and go on where the one before stopped: in the order of their file.
 EDITORS = $(BIN)/pytest -q -rfEs -p no:randomly
@@ -52,11 +51,10 @@ test-all: ## Run every test that there is, with minutes by part: test, kills and
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true  # before parts that would both make it; where it cannot be had they say so
 	@.ci/parts test test-slow test-editors test-fleet+test-vllm-engines test-vllm-times rehearse
 
-# As CI does it: `make test` runs where nothing is installed, and what it skips there is run here. Editors wait for their users half of
-# the time; starts of vLLM take what they leave.
+# As CI does it: `make test` runs where nothing is installed, and what it skips there is run here.
 test-ci:
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev vllm-env || true
-	@.ci/parts test-fresh test-skipped test-slow test-editors+low:test-vllm-engines,test-limits test-fleet,containers test-vllm-times
+	@.ci/parts test-fresh test-skipped test-slow test-editors test-fleet,containers+test-vllm-engines+test-limits test-vllm-times
 
 SKIPPED := build/skipped-fresh
 
