@@ -21,25 +21,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from foretype_wire.telemetry import (
     EVENT_VERSION,
-    Accept,
     Count,
-    Dismiss,
-    Display,
-    Feel,
     Id,
     Milliseconds,
     Name,
-    NextEdit,
-    NextSurvive,
-    Opportunity,
     Request,
-    Result,
     Sample,
-    Survive,
-    Typing,
 )
 
-from foretype_backend.telemetry.schema import FIELD_COLUMNS
+from foretype_backend.telemetry.schema import FIELD_COLUMNS, KINDS
 
 _AHEAD_MS: Final = 300_000
 _DAY_MS: Final = 86_400_000
@@ -91,23 +81,7 @@ class _Unknown(msgspec.Struct, frozen=True):
     model: Name = ""
 
 
-_KINDS: Final[dict[str, type[Any]]] = {
-    str(kind.__struct_config__.tag): kind
-    for kind in (
-        Opportunity,
-        Request,
-        Result,
-        Display,
-        Accept,
-        Dismiss,
-        Survive,
-        Typing,
-        Feel,
-        NextEdit,
-        NextSurvive,
-        Sample,
-    )
-}
+_KINDS: Final[dict[str, type[Any]]] = {**KINDS, "sample": Sample}
 _FIELDS: Final = {name: frozenset((*kind.__struct_fields__, "event")) for name, kind in _KINDS.items()}
 _TO_COLUMNS: Final = {
     name: tuple(column if column in fields else None for column in FIELD_COLUMNS) for name, fields in _FIELDS.items()

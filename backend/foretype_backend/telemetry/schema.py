@@ -5,8 +5,21 @@ No column holds source text. `data` is a JSON object of what has no column of it
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from foretype_wire.telemetry import (
+    Accept,
+    Dismiss,
+    Display,
+    Feel,
+    NextEdit,
+    NextSurvive,
+    Opportunity,
+    Request,
+    Result,
+    Survive,
+    Typing,
+)
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
 
 metadata: Final = MetaData()
@@ -59,6 +72,15 @@ _FLAGS: Final = ("parses", "branch_changed", "jump", "jumped", "reversed")
 
 FIELD_COLUMNS: Final = (*_IDS, *_LABELS, *_NUMBERS, *_DURATIONS_MS, *_FLAGS)
 """Columns that hold the field of that name of :mod:`foretype_wire.telemetry`; null where an event's kind has no such field."""
+
+KINDS: Final[dict[str, type[Any]]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in (
+        *(Opportunity, Request, Result, Display, Accept, Dismiss, Survive),
+        *(Typing, Feel, NextEdit, NextSurvive),
+    )
+}
+"""Events of the wire that become rows, by the name of their kind."""
 
 events: Final = Table(
     "events",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select, update
@@ -12,12 +13,33 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from foretype_backend.database import as_store_error, open_database, open_to_read, place_of
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.migrate import SCHEMA
-from foretype_backend.telemetry.schema import EVENT_COLUMNS, daily, daily_survival, events, metadata, tenants
+from foretype_backend.telemetry.schema import (
+    EVENT_COLUMNS,
+    FIELD_COLUMNS,
+    KINDS,
+    daily,
+    daily_survival,
+    events,
+    metadata,
+    tenants,
+)
 
 _NAMES: Final = ", ".join(f'"{name}"' for name in EVENT_COLUMNS)  # `end` is a word of SQL's
-_INSERT: Final = f"INSERT INTO events ({_NAMES}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))}) ON CONFLICT DO NOTHING"
 _INCOMING: Final = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE events) ON COMMIT DELETE ROWS"
 _TAKE_IN: Final = f"INSERT INTO events ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING"
+_EVENT: Final = EVENT_COLUMNS.index("event")
+
+
+def _insertion(kind: str) -> tuple[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+    """The statement for events of a kind, and what it takes of a row: the columns that they have, half of all."""
+    fields = set(KINDS[kind].__struct_fields__) if kind in KINDS else set[str]()
+    places = [at for at, name in enumerate(EVENT_COLUMNS) if name not in FIELD_COLUMNS or name in fields]
+    names = ", ".join(f'"{EVENT_COLUMNS[at]}"' for at in places)
+    marks = ", ".join("?" * len(places))
+    return f"INSERT INTO events ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING", itemgetter(*places)
+
+
+_INSERTIONS: Final = {kind: _insertion(kind) for kind in (*KINDS, "unknown")}
 _ALONE: Final = 0x74657874
 """Of PostgreSQL's advisory lock."""
 
@@ -61,7 +83,12 @@ class Store:
             return
         async with self._mapped(), self.engine.begin() as connection:
             if self.is_sqlite:
-                await connection.exec_driver_sql(_INSERT, list(rows))
+                by_kind: dict[str, list[tuple[Any, ...]]] = {}
+                for row in rows:
+                    by_kind.setdefault(row[_EVENT], []).append(row)
+                for kind, of_kind in by_kind.items():
+                    statement, taken = _INSERTIONS[kind]
+                    await connection.exec_driver_sql(statement, list(map(taken, of_kind)))
                 return
             # COPY into a table of this session's own, for COPY itself knows no ON CONFLICT: a fifth of the time that
             # arrays or a statement per row take.
