@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from asking import answer_of
 from backend.identity_world import NOW_MS, added_key, identity_of, salts
 from backend.world import TOKEN, TOKENIZER_PATH, World, closing, gateway, profile, scripted, until
 from context.tiny import raw, tiny
@@ -36,16 +37,6 @@ async def session_of(world: World, **options: Any) -> AsyncGenerator[Session]:
     async with closing(session):
         await session.ready(60)
         yield session
-
-
-async def collect(session: Session, call: Complete[Segment]) -> tuple[str, Done]:
-    text = ""
-    async for item in session.complete(call):
-        if isinstance(item, Delta):
-            text += item.text
-        else:
-            return text, item
-    raise AssertionError("a stream without an end")
 
 
 def typing_session(assembler: Assembler, edits: int) -> list[Complete[Segment]]:
@@ -81,7 +72,7 @@ async def test_token_counts_agree_and_stable_text_travels_once(layout: str, json
         tokenizer = tokenizer_from_bytes(await session.tokenizer_json())
         assert tokenizer.digest == session.profile.tokenizer_digest
         for call in typing_session(Assembler(tokenizer, session.profile), 25):
-            text, done = await collect(session, call)
+            text, done = await answer_of(session, call)
             assert text
             assert done.usage.prompt_tokens == call.prompt_tokens
         assert session.statistics().needs == 0
@@ -99,7 +90,7 @@ async def test_token_counts_agree_in_every_grammar(id: str) -> None:
         engine = ScriptedEngine(fixed(tokenizer.encode("x = 1")))
         async with gateway(engine, tokenizer=tokenizer, with_profile=its) as world, session_of(world) as session:
             for call in typing_session(Assembler(tokenizer, its), 8):
-                _, done = await collect(session, call)
+                _, done = await answer_of(session, call)
                 assert done.usage.prompt_tokens == call.prompt_tokens
 
 
@@ -134,7 +125,7 @@ async def test_a_family_that_the_client_never_heard_of_is_taken_from_the_profile
         ):
             assert session.profile is not None
             for call in typing_session(Assembler(tokenizer, session.profile), 8):
-                text, done = await collect(session, call)
+                text, done = await answer_of(session, call)
                 assert text == "x = 1"
                 assert done.usage.prompt_tokens == call.prompt_tokens
 
@@ -159,14 +150,14 @@ async def test_a_gateway_that_forgot_asks_again_and_the_client_never_notices() -
 
     async with gateway(scripted("x\n")) as world, session_of(world) as session:
         calls = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 4)
-        await collect(session, calls[0])
+        await answer_of(session, calls[0])
         (connection,) = world.gateway.stream.connections
         connection.session.cache.clear()
-        text, done = await collect(session, calls[1])
+        text, done = await answer_of(session, calls[1])
         assert text
         assert done.usage.prompt_tokens == calls[1].prompt_tokens
         assert session.statistics().needs == 1
-        await collect(session, calls[2])
+        await answer_of(session, calls[2])
         assert session.statistics().needs == 1
 
 
@@ -174,7 +165,7 @@ async def test_a_refusal_reaches_the_caller_with_code_and_field() -> None:
     async with gateway() as world, session_of(world) as session:
         call = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 1)[0]
         with pytest.raises(RequestRefusedError) as caught:
-            await collect(session, Complete(id="x", segments=call.segments, max_tokens=10**6))
+            await answer_of(session, Complete(id="x", segments=call.segments, max_tokens=10**6))
         assert (caught.value.code, caught.value.field) == ("invalid_request", "max_tokens")
 
 

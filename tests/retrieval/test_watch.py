@@ -176,8 +176,8 @@ def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Pat
         assert workspace.index is not None and len(workspace.index.files()) == 1
 
 
-def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = write_files(tmp_path / "w", {f"m{number:03}.py": f"def f{number}(): pass\n" for number in range(120)})
+def counted_work(monkeypatch: pytest.MonkeyPatch) -> tuple[list[UpdateReport], list[Path]]:
+    """What the indexing process did, here and in turn, and the folders that were looked at: a hundred times a second."""
     runs: list[UpdateReport] = []
     scans: list[Path] = []
 
@@ -189,10 +189,16 @@ def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: p
         scans.append(root)
         return scan(root, *arguments, **options)
 
-    monkeypatch.setattr("foretype_retrieval.indexing.MAX_CHUNKS", 50)
     monkeypatch.setattr(watch, "run_worker", worker)
     monkeypatch.setattr(watch, "scan", counted)
     monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.01)
+    return runs, scans
+
+
+def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_files(tmp_path / "w", {f"m{number:03}.py": f"def f{number}(): pass\n" for number in range(120)})
+    runs, scans = counted_work(monkeypatch)
+    monkeypatch.setattr("foretype_retrieval.indexing.MAX_CHUNKS", 50)
     with watching(root, tmp_path / "cache", lambda: None) as workspace:
         wait_until(lambda: defines(workspace, "f50"))
         write_files(root, {"m010.py": "def renamed(): pass\n"})
@@ -207,25 +213,13 @@ def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: p
 
 def test_files_that_cannot_be_read_start_the_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_files(tmp_path / "w", {f"m{number:03}.py": f"def f{number}(): pass\n" for number in range(120)})
-    runs: list[UpdateReport] = []
-    scans: list[Path] = []
-
-    def worker(root: Path, folder: Path, **_: object) -> UpdateReport:
-        runs.append(update_workspace(root, folder, None)[1])
-        return runs[-1]
-
-    def counted(root: Path, *arguments: Any, **options: Any) -> Scan:
-        scans.append(root)
-        return scan(root, *arguments, **options)
+    runs, scans = counted_work(monkeypatch)
 
     def readable(root: Path, path: str) -> Any:
         return None if "m000.py" <= path < "m100.py" and (root / path).stat().st_size < 40 else read_source(root, path)
 
     monkeypatch.setattr("foretype_retrieval.indexing.read_source", readable)
     monkeypatch.setattr(watch, "read_source", readable)
-    monkeypatch.setattr(watch, "run_worker", worker)
-    monkeypatch.setattr(watch, "scan", counted)
-    monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.01)
     with watching(root, tmp_path / "cache", lambda: None) as workspace:
         wait_until(lambda: defines(workspace, "f110"))
         seen = len(scans)
