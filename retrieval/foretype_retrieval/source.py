@@ -129,9 +129,8 @@ class RetrievalSource:
         for path, text in self._texts.items():
             own, _ = self._place(path)
             for name, workspace in self._named.items():
-                if workspace is not own and path.is_relative_to(
-                    name
-                ):  # it was in there, and is in one further inside now
+                # It was in there, and is in one further inside now.
+                if workspace is not own and path.is_relative_to(name):
                     workspace.edited(path.relative_to(name).as_posix(), None)
             self._tell(path, text)
 
