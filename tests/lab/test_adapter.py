@@ -215,13 +215,18 @@ def test_the_end_is_a_choice_in_answers_alone() -> None:
     assert answers > 8 and float(before) == pytest.approx(math.log(end))
 
 
-def test_a_run_goes_on_where_it_stopped(base_file: Path, sampler: rows.Sampler, tmp_path: Path) -> None:
-    def begun() -> train.Run:
+@pytest.mark.parametrize("drawing_processes", [0, 2])
+def test_a_run_goes_on_where_it_stopped(
+    base_file: Path, sampler: rows.Sampler, tmp_path: Path, request: pytest.FixtureRequest, drawing_processes: int
+) -> None:
+    def begun(processes: int = drawing_processes) -> train.Run:
         torch.manual_seed(3)
         network = Network(base.weights(base_file), train.shape_of(base_file), CONFIG.rank)
-        return train.Run(CONFIG, network, sampler, train.Progress())
+        run = train.Run(replace(CONFIG, drawing_processes=processes), network, sampler, train.Progress())
+        request.addfinalizer(run.close)
+        return run
 
-    whole = begun()
+    whole = begun(0)
     said = [whole.step(1.0) for _ in range(4)]
     halved = begun()
     assert [halved.step(1.0) for _ in range(2)] == said[:2]

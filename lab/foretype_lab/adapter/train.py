@@ -20,6 +20,7 @@ from foretype_models.artifacts import digest_file
 from torch import Tensor
 
 from foretype_lab.adapter import adapter_file, base
+from foretype_lab.adapter.ahead import Drawer
 from foretype_lab.adapter.network import Network, Shape, losses
 from foretype_lab.adapter.rows import END, Row, Sampler
 from foretype_lab.corpus.store import Store
@@ -37,6 +38,7 @@ class Config:
 
     Attributes:
         tokens: that it ends at, its rates at nothing; 0 for a run that is ended by the clock or by hand.
+        drawing_processes: beside the training, that draw its rows; 0 where it draws them itself.
     """
 
     seed: int
@@ -59,6 +61,7 @@ class Config:
     device: str = "cpu"
     micro_tokens: int = 4096
     tokens: int = 0
+    drawing_processes: int = 0
 
     @classmethod
     def load(cls, path: Path) -> Config:
@@ -138,6 +141,12 @@ class Run:
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
         self._losses = losses
+        self._drawer: Drawer | None = None
+
+    def close(self) -> None:
+        """Ends the processes that draw rows."""
+        if self._drawer is not None:
+            self._drawer.close()
 
     def compile(self) -> None:
         """Compiles a layer and the loss; a minute for each length of row."""
@@ -152,13 +161,12 @@ class Run:
             Loss of the answers in nats a token, tokens of the rows.
         """
         config, progress = self.config, self.progress
-        lengths = list(config.lengths)
-        # Each length gets its share of tokens in turn, by what it lacks most.
-        total = sum(progress.drawn.get(length, 0) * length for length in lengths) + 1
-        length = max(lengths, key=lambda item: config.lengths[item] - progress.drawn.get(item, 0) * item / total)
-        count = config.batch_tokens // length
-        first = progress.drawn.get(length, 0)
-        rows = [self.sampler.row(first + at, length) for at in range(count)]
+        if self._drawer is None:
+            self._drawer = Drawer(
+                self.sampler, config.lengths, config.batch_tokens, progress.drawn, config.drawing_processes
+            )
+        length, rows = self._drawer.step()
+        count = len(rows)
         micro = max(1, config.micro_tokens // length)
         settings = (config.end_weight, config.rest_share, config.rest_weight)
         parts = [batch(rows[at : at + micro], *settings) for at in range(0, count, micro)]
@@ -178,7 +186,7 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += count * length
-        progress.drawn[length] = first + count
+        progress.drawn[length] = progress.drawn.get(length, 0) + count
         return said / answers, count * length
 
 
@@ -278,6 +286,21 @@ def main() -> None:
     sets = measured_sets(Store(options.store / "validation"), tokenizer)
     run.compile()
     digest = digest_file(options.base)
+
+    def keep() -> None:
+        """A checkpoint, and the adapter as it is, which is of use if the machine goes before the end."""
+        save(run, options.out)
+        partial = options.out / "adapter.part"
+        adapter_file.write(
+            network,
+            partial,
+            layout=options.layout,
+            base_sha256=digest,
+            trained_tokens=run.progress.before + run.progress.tokens,
+            version=options.adapter_version,
+        )
+        partial.replace(options.out / "adapter.gguf")
+
     stopped = False
 
     def stop(*_: object) -> None:
@@ -318,17 +341,10 @@ def main() -> None:
                 say({"step": run.progress.step, "tokens": run.progress.tokens, "held_out": held_out(network, sets)})
             if now - saved > config.checkpoint_seconds:
                 saved = now
-                save(run, options.out)
+                keep()
         say({"step": run.progress.step, "tokens": run.progress.tokens, "held_out": held_out(network, sets)})
-    save(run, options.out)
-    adapter_file.write(
-        network,
-        options.out / "adapter.gguf",
-        layout=options.layout,
-        base_sha256=digest,
-        trained_tokens=run.progress.before + run.progress.tokens,
-        version=options.adapter_version,
-    )
+    keep()
+    run.close()
 
 
 if __name__ == "__main__":
