@@ -180,6 +180,8 @@ def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
 def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
     """One child; its whole process group ends with it. What is cut off has the figures that it had until then."""
     environment = {**os.environ, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+    if importlib.util.find_spec("flashinfer") is None:  # the engine takes it for there
+        environment.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     # Of a build for CPUs: threads that spin while they wait for each other stand still on cores with other work.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     cut = ""
@@ -212,7 +214,9 @@ def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
         if cut:
             return {"failed": f"{cut}, before it had started", "cut": cut}
         told = [line for line in lines if "Error" in line or "no option" in line] or lines or ["nothing was said"]
-        return {"failed": told[-1].strip()[:300]}
+        # The engine's own process says why it failed; what began it says last that it did.
+        causes = [line for line in told if "core initialization failed" not in line] or told
+        return {"failed": causes[-1].strip()[:300]}
 
 
 def share_of(left_s: float, levers_left: int, start_s: float | None) -> float:

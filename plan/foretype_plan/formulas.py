@@ -203,22 +203,22 @@ def computed_tokens(
 def warm_s(
     network_s: float, overhead_s: float, warm_tokens: float, prefill_tokens_per_s: float, step_s: float
 ) -> float:
-    """s: first token where the session's prefix is there and nobody waits."""
-    return network_s + overhead_s + warm_tokens / prefill_tokens_per_s + step_s
+    """s: first token where the session's prefix is there and nobody waits; the step that computes its last token yields it."""
+    return network_s + overhead_s + max(warm_tokens / prefill_tokens_per_s, step_s)
 
 
 def partial_s(
     network_s: float, overhead_s: float, partial_tokens: float, prefill_tokens_per_s: float, step_s: float
 ) -> float:
     """s: first token where only the shared part is there and nobody waits."""
-    return network_s + overhead_s + partial_tokens / prefill_tokens_per_s + step_s
+    return network_s + overhead_s + max(partial_tokens / prefill_tokens_per_s, step_s)
 
 
 def cold_s(
     network_s: float, overhead_s: float, prompt_tokens: float, prefill_tokens_per_s: float, step_s: float
 ) -> float:
     """s: first token where nothing is there and nobody waits."""
-    return network_s + overhead_s + prompt_tokens / prefill_tokens_per_s + step_s
+    return network_s + overhead_s + max(prompt_tokens / prefill_tokens_per_s, step_s)
 
 
 # --- prompts beside answers, or on servers of their own

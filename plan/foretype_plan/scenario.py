@@ -14,6 +14,9 @@ from foretype_plan.errors import PlanError
 from foretype_plan.formulas import tokens_per_step
 
 _BITS: Final = frozenset({4, 8, 16})
+NARROW_SHARE: Final = 0.73
+"""Of `decode_efficiency`, where weights have fewer than 16 bits: activations are quantised, or weights widened, in each step. 0.72 to 0.79
+in 8 bits of a 7B shape on an H200 (docs/measurements/vllm.md)."""
 _SHARES: Final = frozenset(
     {
         "warm_share",
@@ -128,6 +131,8 @@ def values(scenario: Scenario, tier: Tier, name: str = "fast") -> dict[str, floa
         raise PlanError(f"tier.{name}.inputs.{unknown[0]}", f"unknown; known are {', '.join(known)}")
     shape, card = model(tier.model), hardware(tier.gpu)
     made = {key: one.value for key, one in known.items()} | tier.inputs
+    if tier.weight_bits < 16 and "decode_efficiency" not in tier.inputs:
+        made["decode_efficiency"] *= NARROW_SHARE
     _check(scenario, tier, made)
     made |= _of_model(shape, tier) | _of_hardware(card, tier)
     if tier.languages:

@@ -93,8 +93,8 @@ def test_a_constant_that_a_measurement_moves_is_named(tmp_path: Path) -> None:
     made = beside(rows, "h200", shape)
     by_name = {one["what"]: one for one in made}
     first = by_name["bf16: cold first token, 2,000 tokens"]
-    assert 60 < first["predicted_ms"] < 75 and first["ratio"] == pytest.approx(first["predicted_ms"] / 100, abs=0.001)
-    assert 0.3 < first["would_be"] < 0.35
+    assert 45 < first["predicted_ms"] < 60 and first["ratio"] == pytest.approx(first["predicted_ms"] / 100, abs=0.001)
+    assert 0.3 < first["would_be"] < 0.36
     token = by_name["bf16: a token, 8 sequences"]
     assert 4 < token["predicted_ms"] < 5.5
     found = moved(made)

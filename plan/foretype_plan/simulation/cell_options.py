@@ -61,7 +61,7 @@ class CellOptions(msgspec.Struct, frozen=True, kw_only=True):
     repository_tokens: int = 640
     prompt_tokens: int = 2000
     network_s: float = 0.020
-    overhead_s: float = 0.003
+    overhead_s: float = 0.008
     objectives_ms: ObjectivesMs = ObjectivesMs()
     most_running: int = 0
     most_waiting: int = 256

@@ -25,8 +25,8 @@ from foretype_plan.simulation.kv_cache import KvCache
 
 BLOCK_TOKENS: Final = 64
 """Of the simulation's blocks. Engines use 16; a prompt is found to within one, and a coarse one costs a quarter of the time."""
-HOST_BYTES_PER_S: Final = 25e9
-"""From the host's memory: PCIe 4.0 with 16 lanes has 32, of which 25 are seen."""
+HOST_BYTES_PER_S: Final = 13e9
+"""From the host's memory, as vLLM's offloading brings it to an H200 (docs/measurements/vllm.md); the bus could do four times that."""
 
 
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -153,15 +153,15 @@ computed_tokens = function flx_computed_tokens (warm_share, warm_tokens, partial
 };
 
 warm_s = function flx_warm_s (network_s, overhead_s, warm_tokens, prefill_tokens_per_s, step_s) {
-    return _pyfunc_op_add((_pyfunc_op_add(_pyfunc_op_add(network_s, overhead_s), (warm_tokens / prefill_tokens_per_s))), step_s);
+    return _pyfunc_op_add(_pyfunc_op_add(network_s, overhead_s), (Math.max((warm_tokens / prefill_tokens_per_s), step_s)));
 };
 
 partial_s = function flx_partial_s (network_s, overhead_s, partial_tokens, prefill_tokens_per_s, step_s) {
-    return _pyfunc_op_add((_pyfunc_op_add(_pyfunc_op_add(network_s, overhead_s), (partial_tokens / prefill_tokens_per_s))), step_s);
+    return _pyfunc_op_add(_pyfunc_op_add(network_s, overhead_s), (Math.max((partial_tokens / prefill_tokens_per_s), step_s)));
 };
 
 cold_s = function flx_cold_s (network_s, overhead_s, prompt_tokens, prefill_tokens_per_s, step_s) {
-    return _pyfunc_op_add((_pyfunc_op_add(_pyfunc_op_add(network_s, overhead_s), (prompt_tokens / prefill_tokens_per_s))), step_s);
+    return _pyfunc_op_add(_pyfunc_op_add(network_s, overhead_s), (Math.max((prompt_tokens / prefill_tokens_per_s), step_s)));
 };
 
 ridge_tokens = function flx_ridge_tokens (read_bytes, gpus_per_replica, gpu_bandwidth, decode_efficiency, prefill_tokens_per_s) {
@@ -364,9 +364,9 @@ const QUANTITIES = [
 ["requests_per_day", "requests", "of a working day.", "mean_rate * 86400", ["mean_rate"]],
 ["most_by_residence", "requests/s", "of one replica, by the developers whose prefix it remembers; nobody need be remembered where that is 0.", "remembered_per_replica / remembered_per_developer * requests_per_developer_s", ["remembered_per_replica", "requests_per_developer_s", "remembered_per_developer"]],
 ["tpot_s", "s", "per token of an answer; a drafted token costs `draft_step_share` of a step.", "step_s * (1 + draft_tokens * draft_step_share) / tokens_per_step", ["step_s", "tokens_per_step", "draft_tokens", "draft_step_share"]],
-["warm_s", "s", "first token where the session's prefix is there and nobody waits.", "network_s + overhead_s + warm_tokens / prefill_tokens_per_s + step_s", ["network_s", "overhead_s", "warm_tokens", "prefill_tokens_per_s", "step_s"]],
-["partial_s", "s", "first token where only the shared part is there and nobody waits.", "network_s + overhead_s + partial_tokens / prefill_tokens_per_s + step_s", ["network_s", "overhead_s", "partial_tokens", "prefill_tokens_per_s", "step_s"]],
-["cold_s", "s", "first token where nothing is there and nobody waits.", "network_s + overhead_s + prompt_tokens / prefill_tokens_per_s + step_s", ["network_s", "overhead_s", "prompt_tokens", "prefill_tokens_per_s", "step_s"]],
+["warm_s", "s", "first token where the session's prefix is there and nobody waits; the step that computes its last token yields it.", "network_s + overhead_s + max(warm_tokens / prefill_tokens_per_s, step_s)", ["network_s", "overhead_s", "warm_tokens", "prefill_tokens_per_s", "step_s"]],
+["partial_s", "s", "first token where only the shared part is there and nobody waits.", "network_s + overhead_s + max(partial_tokens / prefill_tokens_per_s, step_s)", ["network_s", "overhead_s", "partial_tokens", "prefill_tokens_per_s", "step_s"]],
+["cold_s", "s", "first token where nothing is there and nobody waits.", "network_s + overhead_s + max(prompt_tokens / prefill_tokens_per_s, step_s)", ["network_s", "overhead_s", "prompt_tokens", "prefill_tokens_per_s", "step_s"]],
 ["chunk_tokens_most", "tokens", "of a prompt in one step, at most, so that no answer beside it pauses too long (Agrawal et al., \"Sarathi-Serve\", 2024).", "max(0, pause_objective_s - step_s) * prefill_tokens_per_s", ["pause_objective_s", "step_s", "prefill_tokens_per_s"]],
 ["prefill_busy_s", "s", "of a replica, for one request's prompt.", "computed_tokens / prefill_tokens_per_s", ["computed_tokens", "prefill_tokens_per_s"]],
 ["queue_s", "s", "mean residual of the prompt that is being computed when another comes: E[S²] / 2 E[S] (Pollaczek-Khinchine), and of a step.", "(warm_share * warm_tokens ** 2 + partial_share * partial_tokens ** 2 + (1 - warm_share - partial_share) * prompt_tokens ** 2) / (2 * computed_tokens) / prefill_tokens_per_s + step_s / 2", ["computed_tokens", "warm_share", "warm_tokens", "partial_share", "partial_tokens", "prompt_tokens", "prefill_tokens_per_s", "step_s"]],
