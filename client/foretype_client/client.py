@@ -348,7 +348,15 @@ async def open_client(
     feeling: Feeling | None = None
     if options.telemetry:
         # Unique across users and restarts; `rng` may be seeded, and then is not.
-        recorder = Recorder(secrets.token_hex(12), feedback, clock=clock, wall_ms=_wall_ms(), editor=options.editor)
+        woken = asyncio.Event()
+        recorder = Recorder(
+            secrets.token_hex(12),
+            feedback,
+            clock=clock,
+            wall_ms=_wall_ms(),
+            editor=options.editor,
+            stirred=woken.set,
+        )
         telemetry = Telemetry(
             recorder,
             session,
@@ -356,7 +364,9 @@ async def open_client(
             clock=clock,
             wall_ms=_wall_ms,
             head_of=head_of if options.trusted else lambda uri: "",
+            woken=woken,
         )
+        session.connections.add(lambda connected: woken.set())
         session.acknowledged.add(telemetry.acknowledged)
         feeling = Feeling(recorder, telemetry_dir, clock=clock, wall_s=lambda: _wall_ms() / 1000)
     gateway: Gateway = session

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from foretype_client.feedback.events import DisplaySource, Ended, EndReason
 from foretype_client.feedback.feedback import Feedback
+from foretype_client.telemetry import sender
 from foretype_client.telemetry.outbox import Outbox
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
@@ -48,7 +49,8 @@ class World:
         self.wall_ms = WALL_MS
         self.gateway = gateway
         self.spool = Spool(directory)
-        self.recorder = Recorder(session, Feedback(), clock=lambda: self.now, wall_ms=WALL_MS)
+        self.woken = asyncio.Event()
+        self.recorder = Recorder(session, Feedback(), clock=lambda: self.now, wall_ms=WALL_MS, stirred=self.woken.set)
         self.telemetry = Telemetry(
             self.recorder,
             gateway,
@@ -56,6 +58,7 @@ class World:
             clock=lambda: self.now,
             wall_ms=lambda: self.wall_ms,
             head_of=lambda uri: "main",
+            woken=self.woken,
         )
 
     def record(self, count: int = 1) -> None:
@@ -292,3 +295,44 @@ async def test_closing_while_a_tick_runs_keeps_everything(tmp_path: Path, world:
     for name in world.spool.names():
         kept += msgspec.msgpack.decode(world.spool.read(name) or b"")
     assert sorted({event["seq"] for event in kept}) == list(range(1, 451))
+
+
+async def test_what_has_nothing_to_do_rests_until_an_event_or_a_connection_wakes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "TICK_S", 0.001)
+    monkeypatch.setattr(sender, "REST_S", 3_600.0)
+    world = World(tmp_path / "spool", Gateway())
+    turns = 0
+
+    def turned() -> int:
+        nonlocal turns
+        turns += 1
+        world.now += 3.0
+        return WALL_MS + int(world.now * 1000)
+
+    monkeypatch.setattr(world.telemetry, "_wall_ms", turned)
+    running = asyncio.create_task(world.telemetry.run())
+
+    async def rested() -> int:
+        """Turns until it rests; it never would if each turn were followed by another one."""
+        while True:
+            before = turns
+            await asyncio.sleep(0.1)
+            if turns == before:
+                return turns
+
+    try:
+        at_first = await rested()
+        world.record()
+        while not world.gateway.got:  # noqa: ASYNC110 - the stand-in tells nobody
+            await asyncio.sleep(0.005)
+        world.telemetry.acknowledged(world.gateway.got[0][0])
+        later = await rested()
+        assert later > at_first
+        world.gateway.connected = False
+        world.woken.set()  # as a session tells that its connection went
+        assert await rested() > later
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -39,6 +39,9 @@ class Outbox:
         self._batches: OrderedDict[str, _Batch] = OrderedDict()
         self._acknowledged = self._dropped = 0
 
+    def __len__(self) -> int:
+        return len(self._batches)
+
     def __contains__(self, name: object) -> bool:
         return name in self._batches
 

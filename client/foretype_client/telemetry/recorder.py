@@ -134,6 +134,7 @@ class Recorder:
         editor: what it calls itself.
         now, wall_ms: monotonic seconds and Unix milliseconds at this moment.
         clock: monotonic seconds.
+        stirred: called when there is something to take, or to measure later.
     """
 
     def __init__(
@@ -145,7 +146,9 @@ class Recorder:
         wall_ms: int,
         texts: bool = False,
         editor: str = "",
+        stirred: Callable[[], object] = lambda: None,
     ) -> None:
+        self._stirred = stirred
         self.session = session
         self.texts = texts
         self._arm = _Arm()
@@ -173,6 +176,11 @@ class Recorder:
         now_ms = (self._clock() - self._began_s) * 1000
         if abs(self._wall_ms + now_ms - wall_ms) > _JUMP_MS:
             self._wall_ms = wall_ms - now_ms
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is to be taken or measured, now or later, unless something happens."""
+        return not (self._events or self._typed or self._unseen or len(self.survival))
 
     def take(self, *, everything: bool = False) -> list[Event]:
         """Events since the last call; with `everything`, what was typed in the minute that is not over too."""
@@ -327,6 +335,7 @@ class Recorder:
         for graft in self._feedback.grafts():
             self.survival.accepted(graft)
             self._unseen.append(graft)
+            self._stirred()
         del self._unseen[:-_REMEMBERED]
 
     def opened(self, snapshot: Snapshot) -> None:
@@ -391,6 +400,7 @@ class Recorder:
         if more > 2 and not (more <= _INDENTED_MOST and not text.strip() and text.count("\n") == 1):
             return
         typed = self._typed.setdefault(change.after.language, _Typed(change.at_s))
+        self._stirred()
         if more < 0:
             typed.deletions += 1
         elif text:
@@ -461,6 +471,7 @@ class Recorder:
         )
         if len(self._events) < _WAITING_MOST:
             self._events.append(event)
+            self._stirred()
         else:  # nobody takes them; losing telemetry must cost nothing else
             self.dropped += 1
 

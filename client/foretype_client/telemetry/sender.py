@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +26,8 @@ from foretype_client.telemetry.survival import Due, measure
 _log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
+REST_S: Final = 30.0
+"""Between turns at which there is nothing to do: an idle process wakes for each."""
 _BATCH_EVENTS: Final = 200
 _BATCH_AGE_S: Final = 5.0
 _LEFT_BEHIND_S: Final = 120.0
@@ -56,6 +59,7 @@ class Telemetry:
     Args:
         wall_ms: Unix milliseconds.
         head_of: identity of the branch that is checked out around a uri; blocking, called in a thread.
+        woken: set where a recorder at rest has something again, or a connection came or went.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class Telemetry:
         clock: Callable[[], float],
         wall_ms: Callable[[], int],
         head_of: Callable[[str], str],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        woken: asyncio.Event,
     ) -> None:
         self.recorder = recorder
         self._connection = connection
@@ -75,7 +79,7 @@ class Telemetry:
         self._clock = clock
         self._wall_ms = wall_ms
         self._head_of = head_of
-        self._sleep = sleep
+        self._woken = woken
         self._outbox = Outbox()
         self._pending: list[Event] = []
         self._since_s: float | None = None
@@ -99,8 +103,19 @@ class Telemetry:
     async def run(self) -> None:
         """Work until cancelled. A fault ends telemetry, never anything else."""
         while True:
+            self._woken.clear()
             await self.tick()
-            await self._sleep(TICK_S)
+            if self._at_rest():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REST_S):
+                        await self._woken.wait()
+            else:
+                await asyncio.sleep(TICK_S)
+
+    def _at_rest(self) -> bool:
+        """Whether the next turn would find nothing, unless it is woken for."""
+        left = self._pending or self._to_remove or len(self._outbox)
+        return not left and self.recorder.at_rest and self._connection.connected == self._connected
 
     async def tick(self) -> None:
         """One turn: measure what is due, batch, keep, send."""
