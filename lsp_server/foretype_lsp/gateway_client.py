@@ -29,6 +29,7 @@ from foretype_lsp.trust import trusted_roots
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
+    from foretype_client.flow.inflight import Flight
     from foretype_client.ports import Endpoint
     from foretype_context.prompt.profile import Profile
     from foretype_wire.tracing.spans import Tracing
@@ -44,7 +45,10 @@ _CHOOSE: Final = "`foretype use`"
 """What is refused with this remedy does not come back by itself, as an engine does that was lost: it is told until something is answered."""
 
 STATUS_POLL_S: Final = 2.0
-"""A connection that comes or goes is told at once; that an attempt failed, or a pause ended, is seen this late at most."""
+"""A connection that comes or goes is told at once, and so is a request that failed; that a pause ended is seen this late at most, that an
+attempt to connect failed in a quarter of it."""
+_STATUS_REST_S: Final = 30.0
+"""Where all is well nothing but what is told can change."""
 
 
 class GatewayClient:
@@ -122,7 +126,12 @@ class GatewayClient:
             if isinstance(event, Accepted) and event.how is Taken.INFERRED:
                 parts.suggestions.put_in(event.id)
 
+        def landed(flight: Flight) -> None:
+            if flight.error is not None or client.flow.status().detail:
+                self._changed.set()
+
         client.flow.reacted.add(reacted)
+        client.flow.events.landed.add(landed)
         client.assemblers.settled.add(self._changed.set)
         client.session.connections.add(lambda connected: self._changed.set())
         client.flow.grew.add(lambda uri, suggestion: parts.suggestions.grew(uri, suggestion.id))
@@ -136,7 +145,7 @@ class GatewayClient:
             self._question.look(client.feeling, allowed=parts.settings.options.ask_how_it_feels)
             self._changed.clear()
             try:
-                async with asyncio.timeout(STATUS_POLL_S if client.session.connected else STATUS_POLL_S / 4):
+                async with asyncio.timeout(_poll_s(client)):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -227,6 +236,13 @@ def _open_tracing() -> Tracing | None:
     except TracingError as error:
         _log.warning("no traces: %s", error)
         return None
+
+
+def _poll_s(client: Client) -> float:
+    """How long what is told of the connection is taken for true, where nothing is heard."""
+    if not client.session.connected:
+        return STATUS_POLL_S / 4
+    return STATUS_POLL_S if client.flow.status().state is FlowState.PAUSED else _STATUS_REST_S
 
 
 def _needs_another_client(before: Options, now: Options) -> bool:

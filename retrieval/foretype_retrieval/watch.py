@@ -47,6 +47,9 @@ from foretype_retrieval.worker import run_worker
 _logger = logging.getLogger(__name__)
 
 _POLL_S: Final = 2.0
+_SELDOM_S: Final = 10.0
+_LIVELY_S: Final = 20.0
+"""So long after the last change of a file, a branch or a rule the folder is looked at every two seconds, then every ten."""
 _SCAN_EVERY_S: Final = 60.0
 _REST: Final = 10.0
 """After a scan the thread rests this many times as long before it follows git again: at most a tenth of its time."""
@@ -105,6 +108,7 @@ class IndexedFolder:
         self._touched: dict[str, None] = {}
         self._open: dict[str, str] = {}
         self._git = GitState(root)
+        self._lively_s = clock()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -170,6 +174,8 @@ class IndexedFolder:
                 moved = self._git.moved() or moved
                 if self._rules_changed():
                     self._rules_moved = True
+                if touched or moved or self._rules_moved:
+                    self._lively_s = now
                 if self._rules_moved and self.index is not None:
                     self._rules_moved, compared_s = False, float("-inf")
                 if touched:
@@ -229,7 +235,8 @@ class IndexedFolder:
         with self._lock:
             if not self._touched and not self._later:
                 self._idle.set()
-        self._wake.wait(_POLL_S)
+        lively = self._clock() - self._lively_s < _LIVELY_S
+        self._wake.wait(_POLL_S if lively else _SELDOM_S)
 
     def _swap(self, index: Index) -> None:
         index.prepare()
