@@ -347,28 +347,8 @@ async def open_client(
     telemetry: Telemetry | None = None
     feeling: Feeling | None = None
     if options.telemetry:
-        # Unique across users and restarts; `rng` may be seeded, and then is not.
-        woken = asyncio.Event()
-        recorder = Recorder(
-            secrets.token_hex(12),
-            feedback,
-            clock=clock,
-            wall_ms=_wall_ms(),
-            editor=options.editor,
-            stirred=woken.set,
-        )
-        telemetry = Telemetry(
-            recorder,
-            session,
-            Spool(telemetry_dir / "spool"),
-            clock=clock,
-            wall_ms=_wall_ms,
-            head_of=head_of if options.trusted else lambda uri: "",
-            woken=woken,
-        )
-        session.connections.add(lambda connected: woken.set())
-        session.acknowledged.add(telemetry.acknowledged)
-        feeling = Feeling(recorder, telemetry_dir, clock=clock, wall_s=lambda: _wall_ms() / 1000)
+        telemetry = _telemetry_of(options, session, feedback, telemetry_dir, clock)
+        feeling = Feeling(telemetry.recorder, telemetry_dir, clock=clock, wall_s=lambda: _wall_ms() / 1000)
     gateway: Gateway = session
     tracer = None if tracing is None else FlowTracer(tracing, clock=clock)
     if tracer is not None:
@@ -423,6 +403,33 @@ async def open_client(
 def _wall_ms() -> int:
     """Unix milliseconds; only telemetry says on which day something was."""
     return time.time_ns() // 1_000_000
+
+
+def _telemetry_of(
+    options: ClientOptions, session: Session, feedback: Feedback, folder: Path, clock: Clock
+) -> Telemetry:
+    """Not yet running; told of the session's connections and acknowledgements."""
+    woken = asyncio.Event()
+    recorder = Recorder(
+        secrets.token_hex(12),  # unique across users and restarts; the client's `rng` may be seeded, and then is not
+        feedback,
+        clock=clock,
+        wall_ms=_wall_ms(),
+        editor=options.editor,
+        stirred=woken.set,
+    )
+    made = Telemetry(
+        recorder,
+        session,
+        Spool(folder / "spool"),
+        clock=clock,
+        wall_ms=_wall_ms,
+        head_of=head_of if options.trusted else lambda uri: "",
+        woken=woken,
+    )
+    session.connections.add(lambda connected: woken.set())
+    session.acknowledged.add(made.acknowledged)
+    return made
 
 
 def _telemetry_ended(task: asyncio.Task[None]) -> None:

@@ -246,6 +246,17 @@ def save(run: Run, out: Path) -> None:
     (out / "last.tmp").rename(out / "last.pt")
 
 
+def keep(run: Run, out: Path, base_sha256: str, layout: str, version: str) -> None:
+    """A checkpoint, and the adapter as it is, which is of use if the machine goes before the end."""
+    save(run, out)
+    partial = out / "adapter.part"
+    trained = run.progress.before + run.progress.tokens
+    adapter_file.write(
+        run.network, partial, layout=layout, base_sha256=base_sha256, trained_tokens=trained, version=version
+    )
+    partial.replace(out / "adapter.gguf")
+
+
 def load(run: Run, out: Path) -> None:
     """Takes up where :func:`save` left, if it did."""
     if (out / "last.pt").exists():
@@ -287,20 +298,6 @@ def main() -> None:
     run.compile()
     digest = digest_file(options.base)
 
-    def keep() -> None:
-        """A checkpoint, and the adapter as it is, which is of use if the machine goes before the end."""
-        save(run, options.out)
-        partial = options.out / "adapter.part"
-        adapter_file.write(
-            network,
-            partial,
-            layout=options.layout,
-            base_sha256=digest,
-            trained_tokens=run.progress.before + run.progress.tokens,
-            version=options.adapter_version,
-        )
-        partial.replace(options.out / "adapter.gguf")
-
     stopped = False
 
     def stop(*_: object) -> None:
@@ -341,9 +338,9 @@ def main() -> None:
                 say({"step": run.progress.step, "tokens": run.progress.tokens, "held_out": held_out(network, sets)})
             if now - saved > config.checkpoint_seconds:
                 saved = now
-                keep()
+                keep(run, options.out, digest, options.layout, options.adapter_version)
         say({"step": run.progress.step, "tokens": run.progress.tokens, "held_out": held_out(network, sets)})
-    keep()
+    keep(run, options.out, digest, options.layout, options.adapter_version)
     run.close()
 
 
