@@ -44,10 +44,16 @@ def test_the_shape_of_7b_has_seven_billion_parameters(tmp_path: Path) -> None:
 
 
 def test_every_lever_is_there_alone_and_all_together(bench: ModuleType, tmp_path: Path) -> None:
-    args = bench.argparse.Namespace(model=None, draft=None, own=None)
+    args = bench.argparse.Namespace(model=None, draft=None, own=None, beside=0)
     names = {"all together", "ngram", "no prefix cache", "draft", "suffix"}
     on_gpu = {"fp8", "host tier", "fp8 KV", "int4", "no CUDA graphs", "int8"}
     assert {one.name for one in bench.levers(args, tmp_path, True)} == names | on_gpu | {"bf16"}
+    beside = bench.argparse.Namespace(model=None, draft=None, own=None, beside=17)
+    shares = [
+        {one.arguments["gpu_memory_utilization"] for one in bench.levers(given, tmp_path, True)}
+        for given in (args, beside)
+    ]
+    assert shares == [{0.9}, {bench.BESIDE_SHARE}]  # another process holds a part of the card
     without = bench.levers(args, tmp_path, False)
     assert {one.name for one in without} == names | on_gpu | {"float32"}
     assert {one.name for one in without if one.lacks} == on_gpu
@@ -122,7 +128,9 @@ def ends_the_slow_one(end: Callable[[], Exception]) -> type[subprocess.Popen[byt
 def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None, only="", profiles=False)
+    args = probed.argparse.Namespace(
+        json=tmp_path / "out.json", seconds=90.0, own=None, only="", profiles=False, beside=0
+    )
     now = [0.0]
 
     def late() -> Exception:
@@ -153,7 +161,9 @@ def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
 def test_a_run_that_is_ended_has_written_what_it_had(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None, only="", profiles=False)
+    args = probed.argparse.Namespace(
+        json=tmp_path / "out.json", seconds=90.0, own=None, only="", profiles=False, beside=0
+    )
     monkeypatch.setattr(probed.subprocess, "Popen", ends_the_slow_one(probed.Stopped))
     result: dict[str, Any] = {"gpu": False, "rows": {}}
     with pytest.raises(probed.Stopped):
