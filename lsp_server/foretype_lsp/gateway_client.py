@@ -45,8 +45,8 @@ _CHOOSE: Final = "`foretype use`"
 """What is refused with this remedy does not come back by itself, as an engine does that was lost: it is told until something is answered."""
 
 STATUS_POLL_S: Final = 2.0
-"""A connection that comes or goes is told at once, and so is a request that failed; that a pause ended is seen this late at most, that an
-attempt to connect failed in a quarter of it."""
+"""A connection that comes or goes is told at once. A request that failed, and that a pause ended, is seen this late; that an attempt to connect
+failed in a quarter of it."""
 _STATUS_REST_S: Final = 30.0
 """Where all is well nothing but what is told can change."""
 
@@ -127,7 +127,10 @@ class GatewayClient:
                 parts.suggestions.put_in(event.id)
 
         def landed(flight: Flight) -> None:
-            if flight.error is not None or client.flow.status().detail:
+            if flight.error is not None:
+                # A pause that is over by then is not told.
+                asyncio.get_running_loop().call_later(STATUS_POLL_S, self._changed.set)
+            elif client.flow.status().detail:
                 self._changed.set()
 
         client.flow.reacted.add(reacted)
