@@ -277,10 +277,10 @@ def _install(archive: Path, folder: Path) -> dict[str, Any]:
         "--no-deps",
         "--no-compile",
     ]
-    found = sorted(map(str, wheels.rglob("*.whl")))
-    done = subprocess.run([*pip, "--target", str(folder), *found], capture_output=True, text=True, check=False)
-    if found and done.returncode:
-        raise pieces.CarryError(f"pip cannot install the wheels: {done.stderr.strip().splitlines()[-1]}")
+    if found := sorted(map(str, wheels.rglob("*.whl"))):
+        done = subprocess.run([*pip, "--target", str(folder), *found], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise pieces.CarryError(f"pip cannot install the wheels: {done.stderr.strip().splitlines()[-1]}")
     shutil.rmtree(wheels)
     return {}
 

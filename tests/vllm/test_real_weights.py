@@ -26,12 +26,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv" / "bin" / "python"
-TOKENS = 4
-# Each ends where a token ends, and is gone on with by something likely: the best token is 0.6 nats ahead or more, engines part at 0.5 or less.
+TOKENS = 8
+# Each ends where a token ends; what is likely to follow, and of how many tokens. There the best one is 0.6 nats ahead or more, and engines part at 0.5 or less.
 PROMPTS = {
-    "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, path):\n        self.path =": " path",
-    "import json\nfrom pathlib import Path\n\n\ndef read(path):\n    with open(path) as": " f:\n        return",
-    "func main() {\n\tfor i := 0; i < 10; i++ {\n\t\tfmt.Println(": "i)\n\t",
+    "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, path):\n        self.path =": (
+        " path\n        self.",
+        4,
+    ),
+    "import json\nfrom pathlib import Path\n\n\ndef read(path):\n    with open(path) as": (
+        " f:\n        return json.load(",
+        8,
+    ),
+    "func main() {\n\tfor i := 0; i < 10; i++ {\n\t\tfmt.Println(": ("i)\n\t}\n", 6),
 }
 ABOVE, BELOW = "def total_of(values):\n    total = 0\n    for value in values:\n        total", "\n    return total\n"
 
@@ -87,7 +93,8 @@ async def test_vllm_says_of_the_shipped_network_what_the_embedded_engine_says(
     for at, ids in enumerate(prompts(tokenizer)):
         stream = engine.generate(GenerationRequest(str(at), ids, GenerationParams(max_tokens=TOKENS)))
         found.append([token async for chunk in stream for token in chunk.token_ids])
-    assert found == embedded
-    texts = [tokenizer.decode(ids).decode("utf-8", "replace") for ids in found]
-    for text, wanted in zip(texts, [*PROMPTS.values(), " += value\n    return"], strict=True):
-        assert text.startswith(wanted)
+    for ids, also, (wanted, sure) in zip(
+        found, embedded, [*PROMPTS.values(), (" += value\n    return total", 6)], strict=True
+    ):
+        assert ids[:sure] == also[:sure]
+        assert tokenizer.decode(ids[:sure]).decode("utf-8", "replace") == wanted

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing.pool import AsyncResult
-from typing import Any
 
 from foretype_lab.adapter.rows import Row, Sampler
 
@@ -36,7 +35,7 @@ class Drawer:
 
     Args:
         drawn: rows that were drawn before, by length.
-        processes: that draw; 0 draws when asked. They are forked here, so before anything of the GPU is used.
+        processes: that draw; 0 draws when asked. They are forked here, and use nothing of the GPU.
     """
 
     def __init__(
@@ -65,16 +64,16 @@ class Drawer:
             self._pool.terminate()
             self._pool.join()
 
-    def _next(self) -> tuple[int, Iterator[int]]:
+    def _next(self) -> tuple[int, range]:
         length = next_length(self._shares, self._drawn)
         first = self._drawn.get(length, 0)
         self._drawn[length] = first + self._batch_tokens // length
-        return length, iter(range(first, self._drawn[length]))
+        return length, range(first, self._drawn[length])
 
 
-def _begin(*given: Any) -> None:
+def _begin(sampler: Sampler) -> None:
     global _sampler
-    (_sampler,) = given
+    _sampler = sampler
 
 
 def _row(number: int, length: int) -> Row:
