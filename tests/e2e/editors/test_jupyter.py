@@ -79,6 +79,7 @@ def test_alt_right_takes_a_word_and_the_rest_stays(lab, page):
     page.press("Alt+ArrowRight")
     page.until(lambda: page.active() == "value = 1value", "a word")
     page.until(lambda: page.ghost() != "", "the rest")
+    page.until(lambda: lab.said("editor", "textDocument/didPartiallyAcceptCompletion") != [], "the server is told")
     told = lab.said("editor", "textDocument/didPartiallyAcceptCompletion")
     assert told[-1]["params"]["acceptedLength"] == len("value = 1value")
     page.press("Alt+ArrowRight")
