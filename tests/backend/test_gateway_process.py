@@ -183,6 +183,22 @@ def test_the_announcement_appears_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_gateway_sees_that_another_has_taken_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from foretype_backend.start.announcement import StillAnnounced, announced
+
+    found, reads, read_bytes = StillAnnounced(tmp_path, "t"), [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: reads.append(path) or read_bytes(path))
+    assert not found()
+    with announced(tmp_path, host="127.0.0.1", port=1, token="t", version="0") as path:
+        assert found() and found() and found()
+        assert len(reads) == 1  # asked all day
+        path.write_text("half")
+        assert found()  # whatever it is, it ends nobody's gateway
+        with announced(tmp_path, host="127.0.0.1", port=2, token="u", version="0"):
+            assert not found() and not found()
+    assert not found()
+
+
 async def test_sigterm_tells_clients_before_it_closes(tmp_path: Path) -> None:
     profile = tmp_path / "gateway.toml"
     profile.write_text("[gateway]\ndrain_s = 0.5\n")  # nobody moves here

@@ -19,6 +19,7 @@ from foretype_backend.telemetry.privacy import Privacy
 from foretype_backend.telemetry.sink import TelemetrySink
 from foretype_backend.telemetry.store import Store
 from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, Hello
+from waiting import until
 
 USER = "0123456789abcdef0123456789abcdef"
 SENDER = Sender("c1", user=USER)
@@ -187,6 +188,42 @@ async def test_sums_and_retention_are_kept_up_also_after_a_sudden_end(tmp_path: 
         assert await store.count() == 0
         (kept,) = await figures(store)
         assert kept.counts["opportunities"] == 1  # sums outlive the events
+
+
+async def test_at_rest_there_is_only_to_do_what_a_date_or_a_consent_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, tidied = Clock(), list[object]()
+    monkeypatch.setattr("foretype_backend.telemetry.sink._HOUSEKEEPING_S", 0.001)
+    upkeep_tidy = upkeep.tidy
+
+    async def counted(*given: Any, **options: Any) -> list[Consent]:
+        found = await upkeep_tidy(*given, **options)
+        tidied.append(options["today"])
+        return found
+
+    monkeypatch.setattr(upkeep, "tidy", counted)
+
+    async def at_rest() -> int:
+        """How often it was tidied by the time that nothing is left to do: never, where every look does it again."""
+        async with asyncio.timeout(60):
+            while True:
+                before = len(tidied)
+                await asyncio.sleep(0.1)
+                if before and len(tidied) == before:
+                    return before
+
+    async with sink(tmp_path, clock=clock) as telemetry:
+        await telemetry(SENDER, "b1", [opportunity(1)])
+        summed = await at_rest()
+        await (await telemetry.open()).set_consent(Consent("default", events_days=10))
+        await until(lambda: len(tidied) > summed)
+        agreed = await at_rest()
+        clock.wall_ms += 86_400_000
+        await until(lambda: len(tidied) > agreed)
+        dated = await at_rest()
+        await telemetry(SENDER, "b2", [opportunity(2)])
+        await until(lambda: len(tidied) > dated)
 
 
 async def test_text_is_kept_only_with_consent_and_only_encrypted(tmp_path: Path) -> None:

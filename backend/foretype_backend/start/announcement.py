@@ -36,14 +36,30 @@ def announced(directory: Path, *, host: str, port: int, token: str, version: str
         _remove_own(path, token)
 
 
-def is_announced(directory: Path, token: str) -> bool:
-    """Whether `gateway.json` still leads to the gateway of this token: another may have taken its place, or the folder is gone."""
-    try:
-        return msgspec.json.decode((directory / FILE_NAME).read_bytes(), type=Announcement).token == token
-    except FileNotFoundError:
-        return False
-    except (OSError, msgspec.DecodeError, UnicodeError):
-        return True  # a disk that fails for a moment ends nobody's gateway
+class StillAnnounced:
+    """Whether `gateway.json` still leads to the gateway of a token: another may have taken its place, or the folder is gone.
+
+    Cheap enough for an event loop: the file is read only where it was written since.
+    """
+
+    def __init__(self, directory: Path, token: str) -> None:
+        self._path = directory / FILE_NAME
+        self._token = token
+        self._own: tuple[int, int] | None = None  # of the file when it was seen to be ours
+
+    def __call__(self) -> bool:
+        try:
+            status = os.stat(self._path)
+            written = status.st_ino, status.st_mtime_ns
+            if written != self._own:
+                if msgspec.json.decode(self._path.read_bytes(), type=Announcement).token != self._token:
+                    return False
+                self._own = written
+        except FileNotFoundError:
+            return False
+        except (OSError, msgspec.DecodeError, UnicodeError):
+            return True  # a disk that fails for a moment ends nobody's gateway
+        return True
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -14,7 +14,7 @@ from foretype_wire.redaction import keep_texts_out
 from foretype_backend.config.config import Config
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
-from foretype_backend.start.announcement import announced, is_announced
+from foretype_backend.start.announcement import StillAnnounced, announced
 from foretype_backend.start.phases import StartPhases
 from foretype_backend.start.plan import plan, salted
 from foretype_backend.start.profile import make_profile
@@ -183,7 +183,7 @@ def _still_found(config: Config) -> Callable[[], bool] | None:
     folder, token = config.state_dir, config.token
     if not config.private or folder is None or token is None:
         return None
-    return lambda: is_announced(folder, token)
+    return StillAnnounced(folder, token)
 
 
 def _listeners(config: Config, inherited: Inherited) -> tuple[socket.socket, socket.socket | None]:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,7 +19,7 @@ from foretype_wire.tasks import end_tasks
 
 from foretype_backend.config.settings import TelemetryConfig
 from foretype_backend.errors import StoreBusyError, StoreError
-from foretype_backend.telemetry.consent import RememberedConsents
+from foretype_backend.telemetry.consent import Consent, RememberedConsents
 
 if TYPE_CHECKING:
     from foretype_wire.telemetry import Sample
@@ -80,6 +80,7 @@ class TelemetrySink:
         self._tasks: list[asyncio.Task[None]] = []
         self._consents = RememberedConsents(clock)
         self._dirty: set[tuple[str, str]] = set()
+        self._tidied: tuple[date, list[Consent]] | None = None  # what the last tidying went by
         self._modules: Any = None
         self._starting: asyncio.Task[None] | None = None
         self.kept: Sequence[Kept] = ()
@@ -221,10 +222,21 @@ class TelemetrySink:
             await asyncio.sleep(_HOUSEKEEPING_S)
             days, self._dirty = self._dirty, set()
             try:
-                await self.tidy(days)
+                if days or await self._due():
+                    await self.tidy(days)
             except StoreError as error:
                 self._dirty |= days
                 _log.warning("telemetry: %s", error)
+
+    async def _due(self) -> bool:
+        """Whether there is something to do though no event came: a laptop at rest is not kept busy by what was done before."""
+        store = await self.open()
+        if self._tidied != (self._today(), await store.consents()):
+            return True
+        return self._texts is not None and await self._modules.upkeep.rotates(self._texts)
+
+    def _today(self) -> date:
+        return datetime.fromtimestamp(self._wall_ms() / 1000, UTC).date()
 
     async def tidy(self, days: set[tuple[str, str]] | None = None) -> None:
         """Add up `days` (by default all that changed), and remove what is over its retention. Raises StoreError."""
@@ -233,8 +245,9 @@ class TelemetrySink:
             days, self._dirty = self._dirty, set()
         if self._texts is None and (self._config.text_url or (self._directory / "texts").exists()):
             self._texts = await asyncio.to_thread(self._open_texts)
-        today = datetime.fromtimestamp(self._wall_ms() / 1000, UTC).date()
-        await self._modules.upkeep.tidy(store, self._texts, days, today=today, now_ms=self._wall_ms())
+        today = self._today()
+        consents = await self._modules.upkeep.tidy(store, self._texts, days, today=today, now_ms=self._wall_ms())
+        self._tidied = today, consents
         self.kept = await self._modules.upkeep.kept(store, self._texts)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlalchemy import delete, insert, select
 
 from foretype_backend.telemetry.aggregate import refresh, with_days_of_sessions
+from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.schema import events, state
 from foretype_backend.telemetry.store import Store
 
@@ -86,10 +87,19 @@ async def reseal(store: Store, texts: Texts, *, most: int, now_ms: int) -> Resea
             return Resealed(done, step.left)
 
 
-async def tidy(store: Store, texts: Texts | None, days: Iterable[tuple[str, str]], *, today: date, now_ms: int) -> None:
+async def rotates(texts: Texts) -> bool:
+    """Whether texts have a data key, so that a rotation may be under way and former keys may have to go."""
+    from foretype_backend.telemetry.text_keys import MASTER
+
+    return await texts.keys.newest() != MASTER
+
+
+async def tidy(
+    store: Store, texts: Texts | None, days: Iterable[tuple[str, str]], *, today: date, now_ms: int
+) -> list[Consent]:
     """Sum `days`, then remove events and texts that are over their retention, and go on with a rotation. Sums stay.
 
-    Those of a day whose events have gone are not made anew, of the few that may have come since.
+    Those of a day whose events have gone are not made anew, of the few that may have come since. Returns what tenants agreed to.
     """
     consents = await store.consents()
     expired = await _number(store, _EXPIRED)
@@ -103,13 +113,12 @@ async def tidy(store: Store, texts: Texts | None, days: Iterable[tuple[str, str]
         await store.compact()
     await _remember(store, _EXPIRED, today.toordinal())
     if texts is None:
-        return
+        return consents
     async with store.alone():
         for one in consents:
             # Without consent nothing may stay, however young.
             keep = today - timedelta(days=one.text_days) if one.store_text else today + timedelta(days=1)
             await texts.delete(tenant=one.tenant, before_day=keep.isoformat())
-    from foretype_backend.telemetry.text_keys import MASTER
-
-    if await texts.keys.newest() != MASTER:
+    if await rotates(texts):
         await reseal(store, texts, most=_AT_ONCE, now_ms=now_ms)
+    return consents

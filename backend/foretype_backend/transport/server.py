@@ -35,10 +35,10 @@ _YOUNG_OBJECTS: Final = 5_000
 _SWITCH_S: Final = 0.0005
 """A thread that encodes lets the event loop have the interpreter after so long; Python's own 5 ms would be added to every wake-up."""
 
-_LOOK_S: Final = 2.0
+_LOOK_S: Final = 5.0
 """How often a private gateway looks whether another has taken its place: so long at most the model before goes on answering."""
 
-_PRIVATE_CALM_S: Final = 2.0
+_PRIVATE_CALM_S: Final = 10.0
 """Between two looks at how late a private gateway's loop is, while nothing is generated."""
 
 _KEEP_ALIVE_S: Final = 30
@@ -185,7 +185,7 @@ async def serve_until_told(
         ready: called once requests are served.
         reload: called on SIGHUP.
         shared: other workers listen on the same socket, so that who moves must not come back to this one.
-        current: whether clients that look for this gateway still find it; asked often.
+        current: whether clients that look for this gateway still find it; asked often, on the event loop.
     """
     told = _Told()
     sys.setswitchinterval(_SWITCH_S)
@@ -236,7 +236,7 @@ async def _drain(clients: Clients, drain_s: float, told: _Told) -> None:
 
 
 async def _until_not(current: Callable[[], bool]) -> None:
-    while await asyncio.to_thread(current):  # noqa: ASYNC110 - a file changes without telling anybody
+    while current():  # noqa: ASYNC110 - a file changes without telling anybody
         await asyncio.sleep(_LOOK_S)
 
 
