@@ -13,9 +13,10 @@ from foretype_backend.engines.vllm.fleet_router import FleetRouterEngine
 from foretype_backend.engines.vllm.request import tier_parameters
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.fleet.health import HealthOptions
-from foretype_backend.fleet.members.membership import MembershipRules
+from foretype_backend.fleet.members.roster import Discovery
+from foretype_backend.fleet.members.rules import MembershipRules
 from foretype_backend.fleet.members.sources import source_of
-from foretype_backend.fleet.pool import Discovery, PoolOptions, ReplicaPool
+from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_backend.fleet.prefill_apart import ApartOptions
 from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.fleet.routing.router import RoutingOptions

@@ -10,7 +10,7 @@ from foretype_context.syntax.languages import LANGUAGES
 from foretype_backend.engines.port import Chunk, EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault, NoReplicaError
 from foretype_backend.fleet.members.announced import AnnouncedRollout
-from foretype_backend.fleet.members.replicas import Member, Members
+from foretype_backend.fleet.members.replicas import Members, OpenReplica
 from foretype_backend.fleet.members.revisions import RevisionBook, names_of
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
 from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
@@ -97,17 +97,17 @@ class Placement:
         within, rollout = self._within(origin.tenant), self._rollout()
         if rollout is None:
             return within
-        revisions = {name: self._members[name].revision for name in names if within is None or name in within}
+        revisions = {name: self._members[name].member.revision for name in names if within is None or name in within}
         return frozenset(names_of(rollout, origin.developer or origin.session, revisions))
 
     async def follow(
-        self, member: Member, choice: ReplicaChoice, found: LookUp, stream: AsyncIterator[Chunk], *, max_tokens: int
+        self, one: OpenReplica, choice: ReplicaChoice, found: LookUp, stream: AsyncIterator[Chunk], *, max_tokens: int
     ) -> AsyncGenerator[Chunk]:
         """One attempt on one replica: what it says, and the books of it."""
         began, tokens, book = self._clock(), len(found.token_ids), self._book()
-        revision = member.revision
+        (engine, member), revision = one, one.member.revision
         self.revisions.asked(revision, found.origin.developer or found.origin.session)
-        alone = not member.health.statistics().in_flight
+        alone = not member.health.in_flight
         self._router.begin(choice, tokens, began, max_tokens=max_tokens)
         member.health.began(began)
         noted = self._pass_through
@@ -133,7 +133,7 @@ class Placement:
                     self._router.prefilled(choice, tokens)
                     if alone:
                         self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
-                if generated and chunk.token_ids and member.engine.guesses and self.speculation is not None and kind:
+                if generated and chunk.token_ids and engine.guesses and self.speculation is not None and kind:
                     self.speculation.note(*kind, len(chunk.token_ids))
                 generated += chunk.token_ids
                 if chunk.cached_tokens is not None:

@@ -27,12 +27,11 @@ from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
 from foretype_backend.errors import EngineUnavailableError, Fault
 from foretype_backend.fleet.health import HealthOptions
 from foretype_backend.fleet.kv_events import follow_events
-from foretype_backend.fleet.members.announced import AnnouncedRollout, RefusalReason
-from foretype_backend.fleet.members.membership import Membership, MembershipRules, MembershipStatistics
-from foretype_backend.fleet.members.replicas import Canary, Member, Members, Replica
+from foretype_backend.fleet.members.announced import AnnouncedRollout
+from foretype_backend.fleet.members.membership import Membership, MembershipAct, MembershipStatistics, MembershipStep
+from foretype_backend.fleet.members.replicas import Canary, Members, OpenReplica, Replica
 from foretype_backend.fleet.members.revisions import RevisionBook
-from foretype_backend.fleet.members.roster import OpensReplica, Roster
-from foretype_backend.fleet.members.sources import Source
+from foretype_backend.fleet.members.roster import Discovery, Roster
 from foretype_backend.fleet.metrics import PoolCollector
 from foretype_backend.fleet.placement import Placement
 from foretype_backend.fleet.prefill_apart import ApartOptions, PrefillApart
@@ -80,22 +79,6 @@ class PoolOptions:
     apart: ApartOptions | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """Where replicas are announced, and what is let in.
-
-    Attributes:
-        opens: makes the engine of one that joins.
-        first_wait_s: how long the start waits for the first one.
-    """
-
-    source: Source
-    opens: OpensReplica
-    rules: MembershipRules = field(default_factory=MembershipRules)
-    poll_s: float = 0.5
-    first_wait_s: float = 120.0
-
-
 class ReplicaPool:
     """See the module.
 
@@ -132,24 +115,29 @@ class ReplicaPool:
         self._events = dict(events or {})
         self._listeners: list[asyncio.Task[None]] = []
         self._clock = clock
-        self._members = Members(
-            replicas,
+        self._membership = Membership(
+            None if discovery is None else discovery.rules,
             self.options.health,
+            listed=[one.name for one in replicas],
+            now=clock(),
+        )
+        self._router = Router(self.options.routing, weight=self._membership.weight)
+        self._members = Members(
+            self._membership,
+            replicas,
+            opens=None if discovery is None else discovery.opens,
             check_timeout_s=self.options.check_timeout_s,
-            came=self._came,
-            went=self._went,
-            looked=self._looked,
-            refused=self._refused,
+            changed=self._follow,
+            looked=self._router.said,
             clock=clock,
         )
+        self._roster = None if discovery is None else Roster(discovery, self._membership, self._members, clock=clock)
         self._first_wait_s = 0.0 if discovery is None else discovery.first_wait_s
-        self._roster = None if discovery is None else self._follow(discovery)
         self._awaited = True
         self._within = dict(within or {})
         self._regions = dict(regions or {})
         self.revisions = RevisionBook()
-        self._router = Router(self.options.routing, weight=self._members.weight)
-        self._placed_at: dict[str, Replica] = {}
+        self._placed_at: dict[str, OpenReplica] = {}
         self._ledger = AbortLedger()
         self._ticker: asyncio.Task[None] | None = None
         self._expired_s = self._looked_s = clock()
@@ -226,23 +214,11 @@ class ReplicaPool:
         if self._sender is not None:
             await self._sender.close()
 
-    def _follow(self, discovery: Discovery) -> Roster:
-        return Roster(
-            discovery.source,
-            Membership(discovery.rules),
-            self._members,
-            opens=discovery.opens,
-            changed=self._set_replicas,
-            poll_s=discovery.poll_s,
-            clock=self._clock,
-        )
-
     def _knows(self, capabilities: Capabilities) -> None:
         """Of the first replicas, to which those that come later must be alike."""
         self._capabilities = capabilities
         self.book = CacheBook(capabilities.block_tokens)
-        if self._roster is not None:
-            self._roster.made_for(capabilities.block_tokens)
+        self._membership.made_for(capabilities.block_tokens)
 
     def narrow(self, takes: Callable[[str], bool], *, awaited: bool = True, counts: RevisionBook | None = None) -> None:
         """Before the start: of what is announced, only these revisions are this pool's.
@@ -252,7 +228,8 @@ class ReplicaPool:
             counts: of the pools that share a name.
         """
         assert self._roster is not None, "a list announces no revisions"
-        self._roster.takes, self._awaited = takes, awaited
+        self._membership.narrow(takes)
+        self._awaited = awaited
         if counts is not None:
             self.revisions = self._placement.revisions = counts
 
@@ -301,21 +278,21 @@ class ReplicaPool:
         plain = self._placement.guessing(found.origin)
         while True:
             choice = self._placement.choose(found, avoid | plain)
-            member = self._members[choice.replica]
-            stream = member.engine.generate(
+            one = self._members[choice.replica]
+            stream = one.engine.generate(
                 request if not avoid else msgspec.structs.replace(request, id=f"{request_id}.{len(avoid)}")
             )
             spoke = False
-            self._placed_at[request_id] = member.engine
+            self._placed_at[request_id] = one
             try:
-                following = self._placement.follow(member, choice, found, stream, max_tokens=request.params.max_tokens)
+                following = self._placement.follow(one, choice, found, stream, max_tokens=request.params.max_tokens)
                 async with contextlib.aclosing(following) as chunks:
                     async for chunk in chunks:
                         spoke = True
                         yield chunk
                 return
             except EngineUnavailableError as error:
-                self._fault(member, error)
+                self._fault(one, error)
                 others = len(self._router.replicas) - (choice.replica in self._router.replicas)
                 if spoke or avoid or (others < 1 and not self.options.pass_through):
                     raise
@@ -325,25 +302,24 @@ class ReplicaPool:
                 self._placed_at.pop(request_id, None)
                 self._ledger.end(request_id)
 
-    def _fault(self, member: Member, error: EngineUnavailableError) -> None:
+    def _fault(self, one: OpenReplica, error: EngineUnavailableError) -> None:
         """A request failed. Behind a fleet's own router it was one replica of many: the router is checked, and not given up for it."""
         if self.options.pass_through and error.fault in (Fault.LOST, Fault.GARBAGE):
             error = EngineUnavailableError(str(error), fault=Fault.ERROR)
-        self._members.fault(member, error)
+        self._members.fault(one, error)
 
     def abort(self, request_id: str) -> None:
         """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
-        engine = self._placed_at.get(request_id)
-        if engine is None:
+        one = self._placed_at.get(request_id)
+        if one is None:
             self._ledger.aborted(request_id)
             if self._apart is not None:
                 self._apart.abort(request_id)
         else:
-            at = next((one for one in self._members if one.engine is engine), None)
-            if at is not None:
-                self.revisions.cancelled(at.revision)
-            engine.abort(request_id)
-            engine.abort(f"{request_id}.1")
+            if one in self._members:
+                self.revisions.cancelled(one.member.revision)
+            one.engine.abort(request_id)
+            one.engine.abort(f"{request_id}.1")
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """Returns at once: the stable parts of the prompt are computed when a replica has nothing better to do."""
@@ -366,8 +342,6 @@ class ReplicaPool:
                 log_fault(_log, "a turn of the replica pool failed", error)
 
     def _turn(self, now: float) -> None:
-        if self._roster is not None:
-            self._roster.turn()
         self._members.tick()
         self._warm.begin()
         if now - self._looked_s >= (_LOOK_FULL_S if self._router.any_full else LOOK_EVERY_S):
@@ -383,34 +357,27 @@ class ReplicaPool:
         regions = self._regions.get(tenant)
         if self._roster is None or regions is None:
             return self._within.get(tenant)
-        return frozenset(name for name, one in self._members.items() if one.region in regions)
-
-    def _looked(self, member: Member) -> None:
-        self._router.said(member.engine.name, member.engine.kv_use, member.engine.kv_tokens)
-
-    def _refused(self, name: str, why: RefusalReason, reason: str) -> None:
-        if self._roster is not None:
-            self._roster.refused(name, why, reason)
+        return frozenset(one.engine.name for one in self._members if one.member.announced.region in regions)
 
     def can_admit(self, tokens: int) -> bool:
         """Whether the cache of a replica in service holds so many tokens more."""
         return self._router.can_admit(tokens)
 
-    def _came(self, name: str) -> None:
-        if self._capabilities is None:
-            self._knows(self._members[name].engine.capabilities())
-        self.book.directory.join(name)
-        self._warm.lost(name)
-        self._set_replicas()
-
-    def _went(self, name: str) -> None:
-        self.book.directory.leave(name)
-        self._set_replicas()
-
-    def _set_replicas(self) -> None:
+    def _follow(self, step: MembershipStep) -> None:
+        """Caches and routes follow who comes and goes."""
+        act, name, _ = step
+        if act is MembershipAct.ENTER:
+            if self._capabilities is None:
+                self._knows(self._members[name].engine.capabilities())
+            self.book.directory.join(name)
+            self._warm.lost(name)
+        elif act in (MembershipAct.EXIT, MembershipAct.LEAVE, MembershipAct.REFUSE):
+            self.book.directory.leave(name)
         self._router.set_replicas(self._members.serving())
         if self._apart is not None:
             self._apart.set_replicas(self._members.prefilling())
+        if act is MembershipAct.REFUSE and self._roster is not None:
+            self._roster.tell_refused()
 
     def _tell(self, messages: Iterable[RetireNotice | PurgeNotice]) -> None:
         if self._sender is not None:
@@ -427,7 +394,7 @@ class ReplicaPool:
         return None if self._roster is None else self._roster.rollout
 
     def revisions_in_service(self) -> frozenset[str]:
-        return frozenset(self._members[name].revision for name in self._members.serving())
+        return frozenset(self._members[name].member.revision for name in self._members.serving())
 
     def purge(self, tenant: str, repository: str = "") -> int:
         """Forgets what is believed to be cached, and tells the tiers; the caller ends the epoch of the salt."""
@@ -442,7 +409,7 @@ class ReplicaPool:
     @property
     def restarts(self) -> int:
         """Times that a replica was taken out of service."""
-        return self._members.outages
+        return self._membership.outages
 
     def statistics(self) -> EngineStatistics:
         each = [one.engine.statistics() for one in self._members]

@@ -59,7 +59,7 @@ class WarmUps:
 
     def begin(self) -> None:
         """Start what the queue allows now."""
-        loads = {name: self._members[name].health.statistics().in_flight for name in self._router.replicas}
+        loads = {name: self._members[name].member.health.in_flight for name in self._router.replicas}
         for replica, part in self._queue.take(loads, self._place_of, self._clock()):
             task = asyncio.create_task(self._compute(replica, part), name=f"warm {replica}")
             self._tasks.add(task)
@@ -90,16 +90,16 @@ class WarmUps:
 
     async def _compute(self, replica: str, part: PromptBeginning) -> None:
         """One warm-up. The router counts it as load, so that people are sent elsewhere."""
-        member, found = self._members[replica], self._found_of(part)
+        one, found = self._members[replica], self._found_of(part)
         choice = ReplicaChoice(replica, Route.WARM, found.held.get(replica, 0))
         self._router.begin(choice, len(part.token_ids), self._clock())
         computed = False
         try:
-            await member.engine.warm(part.token_ids, salt=part.salt or None, origin=part.origin)
+            await one.engine.warm(part.token_ids, salt=part.salt or None, origin=part.origin)
             self._book().sent(found, replica, self._clock())
             computed = True
         except EngineUnavailableError as error:
-            self._members.fault(member, error)
+            self._members.fault(one, error)
         finally:
             now = self._clock()
             self._book().left(found.origin.session, now)
