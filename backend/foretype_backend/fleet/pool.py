@@ -113,7 +113,6 @@ class ReplicaPool:
         self.options = options or PoolOptions()
         self._sender = sender
         self._events = dict(events or {})
-        self._listeners: list[asyncio.Task[None]] = []
         self._clock = clock
         self._membership = Membership(
             None if discovery is None else discovery.rules,
@@ -122,6 +121,7 @@ class ReplicaPool:
             now=clock(),
         )
         self._router = Router(self.options.routing, weight=self._membership.weight)
+        self.book = CacheBook()
         self._members = Members(
             self._membership,
             replicas,
@@ -139,7 +139,7 @@ class ReplicaPool:
         self.revisions = RevisionBook()
         self._placed_at: dict[str, OpenReplica] = {}
         self._ledger = AbortLedger()
-        self._ticker: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._expired_s = self._looked_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
@@ -148,11 +148,10 @@ class ReplicaPool:
             self._members,
             self._router,
             pass_through=self.options.pass_through,
-            book=lambda: self.book,
+            book=self.book,
             clock=clock,
             within=self._within_of,
             rollout=lambda: self.rollout,
-            revisions=self.revisions,
         )
         apart = self.options.apart
         self._apart = None
@@ -161,7 +160,7 @@ class ReplicaPool:
                 apart,
                 self._members,
                 routing=self.options.routing,
-                book=lambda: self.book,
+                book=self.book,
                 allowed=self._placement.allowed,
                 fault=self._fault,
                 clock=clock,
@@ -170,42 +169,35 @@ class ReplicaPool:
             self.options.warm,
             self._members,
             self._router,
-            book=lambda: self.book,
+            book=self.book,
             choose=lambda found: self._placement.choose(found, frozenset()),
             clock=clock,
         )
-        self.book = CacheBook(16)
 
     # Life
 
     async def start(self) -> None:
         """Start every replica at once; those that do not answer are checked again while the others serve."""
-        if self._ticker is not None:
+        if self._tasks:
             return
         try:
-            if self._roster is not None and self._awaited:
-                await self._roster.first(self._first_wait_s)
-            elif self._roster is not None:
-                self._roster.begin()
-            else:
+            if self._roster is None:
                 self._knows(await self._members.start())
+                self._members.enter()
+            elif self._awaited:
+                await self._roster.first(self._first_wait_s)
+            else:
+                self._roster.begin()
         except EngineUnavailableError:
             await self.close()
             raise
-        if self._roster is None:
-            self._members.enter()
-        self._ticker = asyncio.create_task(self._tick(), name="replica pool")
-        self._listeners = [
-            asyncio.create_task(
-                follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.heard, name)),
-                name=f"cache events of {name}",
-            )
-            for name, endpoint in self._events.items()
-        ]
+        self._tasks = [asyncio.create_task(self._tick(), name="replica pool")]
+        for name, endpoint in self._events.items():
+            events = follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.heard, name))
+            self._tasks.append(asyncio.create_task(events, name=f"cache events of {name}"))
 
     async def close(self) -> None:
-        tasks = [*self._listeners, *([] if self._ticker is None else [self._ticker])]
-        self._ticker, self._listeners = None, []
+        tasks, self._tasks = self._tasks, []
         await end_tasks(*tasks)
         if self._roster is not None:
             await self._roster.close()
@@ -217,7 +209,7 @@ class ReplicaPool:
     def _knows(self, capabilities: Capabilities) -> None:
         """Of the first replicas, to which those that come later must be alike."""
         self._capabilities = capabilities
-        self.book = CacheBook(capabilities.block_tokens)
+        self.book.begin(capabilities.block_tokens)
         self._membership.made_for(capabilities.block_tokens)
 
     def narrow(self, takes: Callable[[str], bool], *, awaited: bool = True, counts: RevisionBook | None = None) -> None:
@@ -231,7 +223,7 @@ class ReplicaPool:
         self._membership.narrow(takes)
         self._awaited = awaited
         if counts is not None:
-            self.revisions = self._placement.revisions = counts
+            self.revisions = counts
 
     async def expect(self, canary: Canary) -> None:
         """From now on a replica that joins has to pass `canary`; those in service are asked at once.
@@ -285,7 +277,9 @@ class ReplicaPool:
             spoke = False
             self._placed_at[request_id] = one
             try:
-                following = self._placement.follow(one, choice, found, stream, max_tokens=request.params.max_tokens)
+                following = self._placement.follow(
+                    one, choice, found, stream, revisions=self.revisions, max_tokens=request.params.max_tokens
+                )
                 async with contextlib.aclosing(following) as chunks:
                     async for chunk in chunks:
                         spoke = True
@@ -373,9 +367,9 @@ class ReplicaPool:
             self._warm.lost(name)
         elif act in (MembershipAct.EXIT, MembershipAct.LEAVE, MembershipAct.REFUSE):
             self.book.directory.leave(name)
-        self._router.set_replicas(self._members.serving())
+        self._router.set_replicas(one.engine.name for one in self._members.serving())
         if self._apart is not None:
-            self._apart.set_replicas(self._members.prefilling())
+            self._apart.set_replicas(one.engine.name for one in self._members.prefilling())
         if act is MembershipAct.REFUSE and self._roster is not None:
             self._roster.tell_refused()
 
@@ -387,14 +381,14 @@ class ReplicaPool:
 
     def in_service(self) -> list[Replica]:
         """The replicas that take requests now."""
-        return [self._members[name].engine for name in self._members.serving()]
+        return [one.engine for one in self._members.serving()]
 
     @property
     def rollout(self) -> AnnouncedRollout | None:
         return None if self._roster is None else self._roster.rollout
 
     def revisions_in_service(self) -> frozenset[str]:
-        return frozenset(self._members[name].member.revision for name in self._members.serving())
+        return frozenset(one.member.revision for one in self._members.serving())
 
     def purge(self, tenant: str, repository: str = "") -> int:
         """Forgets what is believed to be cached, and tells the tiers; the caller ends the epoch of the salt."""
@@ -412,11 +406,7 @@ class ReplicaPool:
         return self._membership.outages
 
     def statistics(self) -> EngineStatistics:
-        each = [one.engine.statistics() for one in self._members]
-        counts = [self._members.left, *(one._replace(kv_use=0.0) for one in each)]
-        totals = EngineStatistics(*(sum(column) for column in zip(*counts, strict=True)))
-        uses = self._members.kv_use().values()
-        return totals._replace(restarts=self.restarts, kv_use=sum(uses) / len(uses) if uses else None)
+        return self._members.counted()._replace(restarts=self.restarts)
 
     def pool_statistics(self) -> PoolStatistics:
         return PoolStatistics(

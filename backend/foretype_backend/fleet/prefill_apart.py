@@ -65,7 +65,7 @@ class PrefillApart:
         members: Members,
         *,
         routing: RoutingOptions,
-        book: Callable[[], CacheBook],
+        book: CacheBook,
         allowed: Callable[[Origin, Iterable[str]], frozenset[str] | None],
         fault: Callable[[OpenReplica, EngineUnavailableError], None],
         clock: Callable[[], float],
@@ -108,7 +108,7 @@ class PrefillApart:
         one, began = self._members[choice.replica], self._clock()
         self._router.begin(choice, tokens, began, max_tokens=1)
         one.member.health.began(began)
-        self._book().sent(found, choice.replica, began)
+        self._book.sent(found, choice.replica, began)
         parameters = _NIXL if self._options.hand_over == "nixl" else {"max_offload_tokens": tokens}
         steps = 1 if self._options.hand_over == "nixl" else _TIER_TOKENS
         task = self._live[request.id] = asyncio.create_task(one.engine.prefill(request, parameters, max_tokens=steps))

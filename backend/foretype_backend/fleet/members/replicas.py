@@ -124,7 +124,7 @@ class Members:
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._looks: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
-        self.left = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)
+        self._left = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)
         """What replicas had counted that are not here any more: a sum over a pool does not fall."""
 
     def __getitem__(self, name: str) -> OpenReplica:
@@ -229,15 +229,8 @@ class Members:
 
     def _close(self, name: str) -> None:
         """With what it still computes."""
-        engine, before = self._open.pop(name).engine, self.left
-        own = engine.statistics()
-        self.left = before._replace(
-            restarts=before.restarts + own.restarts,
-            prompt_tokens=before.prompt_tokens + own.prompt_tokens,
-            cached_tokens=before.cached_tokens + own.cached_tokens,
-            generated_tokens=before.generated_tokens + own.generated_tokens,
-            tokens_after_cancel=before.tokens_after_cancel + own.tokens_after_cancel,
-        )
+        engine = self._open.pop(name).engine
+        self._left = _sum(self._left, engine.statistics()._replace(running=0, waiting=0, kv_use=0.0))
         check = self._checks.pop(name, None)
         if check is not None and check is not asyncio.current_task():
             check.cancel()
@@ -265,24 +258,30 @@ class Members:
 
     # Questions
 
+    def serving(self) -> list[OpenReplica]:
+        """Those that answer new requests."""
+        return [one for one in self if one.member.asked and not one.member.computes_for_others]
+
+    def prefilling(self) -> list[OpenReplica]:
+        """Those that compute prompts for others to answer."""
+        return [one for one in self if one.member.asked and one.member.computes_for_others]
+
     def kv_use(self) -> dict[str, float]:
-        """By replica in service, of those that say."""
-        return {name: use for name in self._in_service() if (use := self[name].engine.kv_use) is not None}
+        """By replica that is asked, of those that say."""
+        return {name: one.kv_use for name, one in self._asked() if one.kv_use is not None}
 
     def prompt_tokens_by_tier(self) -> dict[str, Mapping[str, int]]:
-        """By replica in service."""
-        return {name: self[name].engine.prompt_tokens_by_tier for name in self._in_service()}
+        """By replica that is asked."""
+        return {name: one.prompt_tokens_by_tier for name, one in self._asked()}
 
-    def serving(self) -> list[str]:
-        """Those that answer new requests."""
-        return [name for name in self._in_service() if not self[name].member.computes_for_others]
+    def _asked(self) -> Iterator[tuple[str, Replica]]:
+        return ((name, one.engine) for name, one in self._open.items() if one.member.asked)
 
-    def prefilling(self) -> list[str]:
-        """Those that compute prompts for others to answer."""
-        return [name for name in self._in_service() if self[name].member.computes_for_others]
-
-    def _in_service(self) -> list[str]:
-        return [name for name, one in self._open.items() if one.member.asked]
+    def counted(self) -> EngineStatistics:
+        """Of all together."""
+        uses = self.kv_use().values()
+        totals = _sum(self._left, *(one.engine.statistics()._replace(kv_use=0.0) for one in self))
+        return totals._replace(kv_use=sum(uses) / len(uses) if uses else None)
 
     def unavailable(self) -> EngineUnavailableError:
         """Why nothing can be served."""
@@ -337,6 +336,10 @@ class Members:
 
     def _failed(self, one: OpenReplica, why: RefusalReason, reason: str) -> None:
         self._do(self._membership.failed(one.member, why, reason, self._clock()))
+
+
+def _sum(*each: EngineStatistics) -> EngineStatistics:
+    return EngineStatistics(*(sum(column) for column in zip(*each, strict=True)))
 
 
 def _kept(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None], name: str) -> None:
