@@ -85,8 +85,8 @@ class ReplicaPool:
     Args:
         sender: takes what was retired or purged to the tiers of the replicas; closed with the pool.
         events: by replica, the ZMQ address of its cache events, on this host.
-        within: by tenant that is bound to regions, the names of the replicas in them.
-        regions: the same, by the regions that replicas announce.
+        located: by name of a listed replica, its region; what is announced says its own.
+        regions: by tenant that is bound to some.
         discovery: where replicas are announced, in place of a list.
         clock: seconds, for all decisions.
 
@@ -103,7 +103,7 @@ class ReplicaPool:
         *,
         sender: NoticeSender | None = None,
         events: Mapping[str, str] | None = None,
-        within: Mapping[str, frozenset[str]] | None = None,
+        located: Mapping[str, str] | None = None,
         regions: Mapping[str, frozenset[str]] | None = None,
         discovery: Discovery | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -117,7 +117,7 @@ class ReplicaPool:
         self._membership = Membership(
             None if discovery is None else discovery.rules,
             self.options.health,
-            listed=[one.name for one in replicas],
+            listed={one.name: (located or {}).get(one.name, "") for one in replicas},
             now=clock(),
         )
         self._router = Router(self.options.routing, weight=self._membership.weight)
@@ -134,7 +134,6 @@ class ReplicaPool:
         self._roster = None if discovery is None else Roster(discovery, self._membership, self._members, clock=clock)
         self._first_wait_s = 0.0 if discovery is None else discovery.first_wait_s
         self._awaited = True
-        self._within = dict(within or {})
         self._regions = dict(regions or {})
         self.revisions = RevisionBook()
         self._placed_at: dict[str, OpenReplica] = {}
@@ -349,8 +348,8 @@ class ReplicaPool:
 
     def _within_of(self, tenant: str) -> frozenset[str] | None:
         regions = self._regions.get(tenant)
-        if self._roster is None or regions is None:
-            return self._within.get(tenant)
+        if regions is None:
+            return None
         return frozenset(one.engine.name for one in self._members if one.member.announced.region in regions)
 
     def can_admit(self, tokens: int) -> bool:

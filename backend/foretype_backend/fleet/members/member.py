@@ -28,7 +28,7 @@ class Member:
     """One process of a replica: whoever is opened again in its place is another object.
 
     Attributes:
-        announced: what a directory said of it last.
+        announced: what a directory said of it last; of a listed one, what the list says.
         listed: a list names it, and no directory.
         absent: answers running that did not name it.
         tried_s, retry_s, left_s: when it joined last, may join again, and was drained.

@@ -100,7 +100,7 @@ class Membership:
     """See the module.
 
     Args:
-        listed: names of replicas that a list names: members from the start, of whom no directory says anything.
+        listed: regions by name, of replicas that a list names: members from the start, of whom no directory says anything.
         now: seconds, as in every call.
     """
 
@@ -109,7 +109,7 @@ class Membership:
         rules: MembershipRules | None = None,
         health: HealthOptions | None = None,
         *,
-        listed: Iterable[str] = (),
+        listed: Mapping[str, str] | None = None,
         now: float = 0.0,
     ) -> None:
         self._rules = rules or MembershipRules()
@@ -120,8 +120,8 @@ class Membership:
         self._shrinking = ShrinkBound()
         self._outages = 0  # of those that have left
         self._likeness = Likeness()
-        for name in listed:
-            self._put(name, Announced(name, ""), now, phase=Phase.MEMBER, listed=True)
+        for name, region in (listed or {}).items():
+            self._put(name, Announced(name, "", region=region), now, phase=Phase.MEMBER, listed=True)
 
     def __getitem__(self, name: str) -> Member:
         return self._members[name]
