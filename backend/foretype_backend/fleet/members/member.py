@@ -1,4 +1,4 @@
-"""What is known of one replica. Only :mod:`.membership` changes it, but for requests, which the health hears of. Pure."""
+"""What is known of one replica. Only :mod:`.membership` changes it; requests tell its health how they go. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Member:
-    """One process of a replica: whoever is opened again in its place is another object.
+    """One process of a replica. The next one in its place has an object of its own, so that late news cannot reach it.
 
     Attributes:
         announced: what a directory said of it last; of a listed one, what the list says.

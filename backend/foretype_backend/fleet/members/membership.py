@@ -191,12 +191,13 @@ class Membership:
     # What checks and requests find
 
     def answered(self, member: Member, identity: ReplicaIdentity, process: float | None) -> str:
-        """It was started or checked. How it differs from what it should be; "" where it does not."""
+        """It was started or checked: how it differs from what it should be; "" where it does not."""
         member.started = True
         member.proven = member.proven and member.process == process
         return self._likeness.unlike(member.revision, identity)
 
     def asked_canary(self, member: Member, *, passed: bool) -> None:
+        """It answered what every replica of this pool has to know, or not."""
         member.proven = passed
 
     def passed(
