@@ -22,7 +22,8 @@ from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.doors import attach_pool
 from foretype_backend.fleet.health import ReplicaStanding
 from foretype_backend.fleet.members.announced import AnnouncedRollout, RefusalReason
-from foretype_backend.fleet.members.membership import MembershipStatistics, Phase
+from foretype_backend.fleet.members.member import Phase
+from foretype_backend.fleet.members.membership import MembershipStatistics
 from foretype_backend.fleet.members.revisions import on_canary
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.operations.status import status as status_command

@@ -5,7 +5,8 @@ import json
 from typing import Any
 
 import pytest
-from foretype_backend.errors import DirectoryError
+from foretype_backend.engines.vllm.server import ReplicaIdentity
+from foretype_backend.errors import DirectoryError, Fault
 from foretype_backend.fleet.members.announced import (
     Announced,
     DirectoryAnswer,
@@ -16,13 +17,18 @@ from foretype_backend.fleet.members.announced import (
     read_replicas,
     read_rollouts,
 )
-from foretype_backend.fleet.members.membership import Fact, Membership, MembershipAct, MembershipRules, Phase
+from foretype_backend.fleet.members.member import Phase
+from foretype_backend.fleet.members.membership import Membership, MembershipAct
+from foretype_backend.fleet.members.rules import Likeness, MembershipRules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
 def replica(number: int, state: ReplicaState = ReplicaState.READY, *, at: str = "", **changes: Any) -> Announced:
     return Announced(f"r{number}", at or f"10.0.0.{number}:8000", state, **changes)
+
+
+SAME = ReplicaIdentity("coder", 4096, 16)
 
 
 class Shell:
@@ -43,14 +49,16 @@ class Shell:
     def turn(self, seconds: float = 0.0) -> None:
         self.now += seconds
         for _ in range(2):  # who joins serves in the next turn
-            facts = {name: Fact(up, self.in_flight.get(name, 0)) for name, up in self.serving.items()}
-            for act, name, _reason in self.machine.turn(facts, self.now):
+            self._find()
+            for act, name, _reason in self.machine.turn(self.now):
                 if act is MembershipAct.JOIN:
-                    up = self.machine.announced(name).address in self.healthy
-                    if up:
+                    member = self.machine[name]
+                    if member.announced.address in self.healthy:
+                        self.machine.passed(member, SAME, None, self.now)
                         self.serving[name] = True
                     else:
-                        self.machine.refuse(name, RefusalReason.SILENT, "refused", self.now)
+                        [step] = self.machine.failed(member, RefusalReason.SILENT, "refused", self.now)
+                        assert step.act is MembershipAct.REFUSE
                 elif act is MembershipAct.DRAIN:
                     self.draining.add(name)
                 elif act is MembershipAct.RESUME:
@@ -58,6 +66,20 @@ class Shell:
                 else:
                     del self.serving[name]
                     self.draining.discard(name)
+
+    def _find(self) -> None:
+        """What checks and requests find, as the machine hears it."""
+        for name, up in self.serving.items():
+            member = self.machine[name]
+            if up and not member.health.in_service:
+                self.machine.passed(member, SAME, None, self.now)
+            elif not up:
+                self.machine.fault(member, Fault.LOST, "lost", self.now)
+            more = self.in_flight.get(name, 0) - member.health.in_flight
+            for _ in range(more):
+                member.health.began(self.now)
+            for _ in range(-more):
+                member.health.ended(served=True)
 
     @property
     def asked(self) -> set[str]:
@@ -216,7 +238,7 @@ def test_a_replica_that_moved_is_there_before_its_former_process_leaves() -> Non
     ours.hear(moved)
     assert len(ours.asked) == 2
     ours.hear(moved)
-    assert [ours.machine.announced(name).address for name in ours.asked] == ["10.0.0.7:8000"]
+    assert [ours.machine[name].announced.address for name in ours.asked] == ["10.0.0.7:8000"]
 
 
 def test_a_thousand_dead_targets_keep_nobody_waiting_who_is_there() -> None:
@@ -234,6 +256,51 @@ def test_a_thousand_dead_targets_keep_nobody_waiting_who_is_there() -> None:
     full = Shell(most=3)
     full.hear(*(replica(at) for at in range(1, 8)))
     assert len(full.asked) == 3 and full.machine.statistics(0.0).refusals[RefusalReason.FULL] == 4
+
+
+def test_what_happens_to_a_former_process_says_nothing_of_the_one_that_came_after_it() -> None:
+    ours = Shell()
+    ours.hear(replica(1), replica(2))
+    former = ours.machine["r2"]
+    former.health.began(ours.now)  # it does not end before the replica has left
+    ours.hear(replica(1), replica(2, ReplicaState.DRAINING))
+    ours.turn(121.0)
+    ours.hear(replica(1), replica(2))
+    later = ours.machine["r2"]
+    assert later is not former and ours.asked == {"r1", "r2"}
+    assert ours.machine.fault(former, Fault.LOST, "closed", ours.now) == []
+    assert ours.machine.passed(former, SAME, 7.0, ours.now) == []
+    assert ours.machine.failed(former, RefusalReason.SILENT, "closed", ours.now) == []
+    former.health.ended(served=False)
+    assert later.health.in_service and later.health.in_flight == 0
+    [step] = ours.machine.fault(later, Fault.LOST, "reset", ours.now)
+    assert step == (MembershipAct.EXIT, "r2", "reset")
+    assert ours.machine.outages == 1
+
+
+def test_another_process_in_the_same_place_has_an_empty_cache_and_is_proven_again() -> None:
+    ours = Shell()
+    ours.hear(replica(1))
+    member = ours.machine["r1"]
+    ours.machine.passed(member, SAME, 1.0, ours.now)
+    ours.machine.asked_canary(member, passed=True)
+    assert ours.machine.answered(member, SAME, 1.0) == "" and member.proven
+    assert ours.machine.passed(member, SAME, 1.0, ours.now) == []
+    assert ours.machine.answered(member, SAME, 2.0) == "" and not member.proven
+    [step] = ours.machine.passed(member, SAME, 2.0, ours.now)
+    assert step == (MembershipAct.ENTER, "r1", "")
+
+
+def test_replicas_of_a_revision_serve_the_same_and_none_less_than_prompts_are_made_for() -> None:
+    ours, longer, shorter = Likeness(), SAME._replace(context_limit_tokens=8192), SAME._replace(block_tokens=32)
+    assert not ours.unlike("", shorter)  # nobody has come
+    ours.learn("r1", SAME)
+    assert "others of revision 'r1' 'coder' (4096 tokens, blocks of 16)" in ours.unlike("r1", longer)
+    assert not ours.unlike("r2", longer)
+    assert "prompts are made for" in ours.unlike("r2", shorter)
+    ours.forget("r1")
+    assert not ours.unlike("r1", longer)
+    assert "prompts are made for" in ours.unlike("r1", shorter)  # as long as the pool lasts
 
 
 def test_rollouts_are_read_or_refused() -> None:
@@ -286,7 +353,7 @@ def test_whatever_happens_a_healthy_replica_is_asked_nobody_who_drains_is_and_th
             address = f"10.0.0.{value}:8000"
             (ours.healthy.add if what == "lives" else ours.healthy.discard)(address)
             for name in ours.serving:
-                if ours.machine.announced(name).address == address:
+                if ours.machine[name].announced.address == address:
                     ours.serving[name] = what == "lives"
             before = before & ours.asked
             ours.turn()
@@ -296,6 +363,7 @@ def test_whatever_happens_a_healthy_replica_is_asked_nobody_who_drains_is_and_th
         phases = ours.machine.statistics(ours.now).phases
         for name in ours.asked:
             assert phases[name] is Phase.MEMBER
+        assert ours.draining == {name for name, phase in phases.items() if phase is Phase.DRAINING}
         healthy = {name for name, up in ours.serving.items() if up}
         if healthy & set(before):
             assert ours.asked, "a healthy replica was known, and nobody is asked"

@@ -35,15 +35,9 @@ def replica_regions(config: Config) -> tuple[str | None, ...]:
     return tuple(region or _here(url, config.gateway.region) for url, region in zip(fast.replicas, named, strict=False))
 
 
-def replicas_within(config: Config) -> dict[str, frozenset[str]]:
-    """Of each tenant that is bound to regions, the URLs of the replicas that it may use."""
-    urls, regions = config.pool.fast.replicas, replica_regions(config)
-    if config.engine.model is not None:
-        urls, regions = (config.engine.model,), (_engine(config),)
-    return {
-        tenant: frozenset(url for url, region in zip(urls, regions, strict=True) if region in allowed)
-        for tenant, allowed in config.residency.tenants.items()
-    }
+def listed_regions(config: Config) -> tuple[str | None, ...]:
+    """The same, where `[engine] model` names the one server in place of the list."""
+    return replica_regions(config) if config.engine.model is None else (_engine(config),)
 
 
 def check_residency(config: Config) -> None:

@@ -13,9 +13,10 @@ from foretype_backend.engines.vllm.fleet_router import FleetRouterEngine
 from foretype_backend.engines.vllm.request import tier_parameters
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.fleet.health import HealthOptions
-from foretype_backend.fleet.members.membership import MembershipRules
+from foretype_backend.fleet.members.roster import Discovery
+from foretype_backend.fleet.members.rules import MembershipRules
 from foretype_backend.fleet.members.sources import source_of
-from foretype_backend.fleet.pool import Discovery, PoolOptions, ReplicaPool
+from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_backend.fleet.prefill_apart import ApartOptions
 from foretype_backend.fleet.retired_ranges import RetireSender
 from foretype_backend.fleet.routing.router import RoutingOptions
@@ -30,7 +31,7 @@ def make_pool(
     api_key: str | None = None,
     shared: bool = False,
     secret: bytes = b"",
-    within: Mapping[str, frozenset[str]] | None = None,
+    located: Sequence[str | None] = (),
     regions: Mapping[str, frozenset[str]] | None = None,
     grammar: str = "",
     text: Callable[[Sequence[int]], str] | None = None,
@@ -43,8 +44,8 @@ def make_pool(
     Args:
         shared: tenants that do not trust each other reach it.
         secret: of the salts, where messages go to the servers' tiers.
-        within: by tenant that is bound to regions, the URLs of the replicas in them.
-        regions: by tenant that is bound to some, for replicas that announce theirs.
+        located: the regions of listed replicas, in their order; None where nobody says.
+        regions: by tenant that is bound to some.
         grammar: of the profile: who announces another one is not asked.
         text: a prompt's ids as text, for a fleet's own router that refuses ids.
         is_own: whether an address is this gateway's.
@@ -76,8 +77,6 @@ def make_pool(
     if found is not None:
         make(url=f"{found.scheme}://127.0.0.1:1/v1")  # an option that does not exist is told at the start
     events = {one.name: endpoint for one, endpoint in zip(engines, fast.kv_events, strict=False)}
-    names = {url: one.name for url, one in zip(fast.replicas, engines, strict=True)}
-    bound = {tenant: frozenset(names[url] for url in urls) for tenant, urls in (within or {}).items()}
     return ReplicaPool(
         engines,
         PoolOptions(
@@ -93,7 +92,7 @@ def make_pool(
         ),
         sender=RetireSender.to(fast.retire_url, tier_secret(secret)) if fast.retire_url is not None else None,
         events=events,
-        within=bound,
+        located={one.name: region for one, region in zip(engines, located, strict=False) if region is not None},
         regions=regions,
         discovery=None
         if found is None

@@ -66,8 +66,8 @@ class HealthMonitor:
         self._heard_s = now
         self._due_s = now
         self._pause_s = options.first_pause_s
-        self._in_flight = 0
-        self._outages = self._checks = 0
+        self.in_flight = 0
+        self.outages = self._checks = 0
         self._checking = False
         self.reason = "not started"
 
@@ -77,9 +77,9 @@ class HealthMonitor:
 
     def began(self, now: float) -> None:
         """A request was sent. Silence counts from the first one that waits."""
-        if not self._in_flight:
+        if not self.in_flight:
             self._heard_s = max(self._heard_s, now)
-        self._in_flight += 1
+        self.in_flight += 1
 
     def heard(self, now: float) -> None:
         """It said something of a request."""
@@ -87,7 +87,7 @@ class HealthMonitor:
 
     def ended(self, *, served: bool) -> None:
         """A request is over; `served` means that it was answered to the end."""
-        self._in_flight = max(0, self._in_flight - 1)
+        self.in_flight = max(0, self.in_flight - 1)
         if served:
             self._pause_s = self._options.first_pause_s
 
@@ -104,7 +104,7 @@ class HealthMonitor:
         if self._checking:
             return False
         quiet_s = now - self._heard_s
-        if self._standing is ReplicaStanding.IN_SERVICE and self._in_flight and quiet_s >= self._options.silence_s:
+        if self._standing is ReplicaStanding.IN_SERVICE and self.in_flight and quiet_s >= self._options.silence_s:
             self._standing, self._due_s = ReplicaStanding.SUSPECT, now
             self.reason = f"says nothing for {quiet_s:.1f} s while requests wait"
         wanted = quiet_s >= self._options.idle_s if self._standing is ReplicaStanding.IN_SERVICE else now >= self._due_s
@@ -125,11 +125,11 @@ class HealthMonitor:
         return self._out(reason, now)
 
     def statistics(self) -> ReplicaHealthStatistics:
-        return ReplicaHealthStatistics(self._standing, self.reason, self._in_flight, self._outages, self._checks)
+        return ReplicaHealthStatistics(self._standing, self.reason, self.in_flight, self.outages, self._checks)
 
     def __repr__(self) -> str:
         why = f" ({self.reason})" if self.reason else ""
-        return f"<ReplicaHealth {self._standing}{why}, {self._in_flight} in flight>"
+        return f"<ReplicaHealth {self._standing}{why}, {self.in_flight} in flight>"
 
     def _out(self, reason: str, now: float) -> bool:
         was_in = self.in_service
@@ -138,5 +138,5 @@ class HealthMonitor:
             self._due_s = now + (self._pause_s if was_in else min(self._pause_s, self._options.idle_s))
             self._pause_s = min(2 * self._pause_s, self._options.longest_pause_s)
         self._standing, self.reason = ReplicaStanding.OUT, reason
-        self._outages += was_in
+        self.outages += was_in
         return was_in

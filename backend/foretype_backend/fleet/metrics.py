@@ -9,7 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from foretype_backend.fleet.health import ReplicaStanding
-from foretype_backend.fleet.members.membership import MembershipStatistics, Phase
+from foretype_backend.fleet.members.member import Phase
+from foretype_backend.fleet.members.membership import MembershipStatistics
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
 from foretype_backend.fleet.statistics import PoolStatistics
 

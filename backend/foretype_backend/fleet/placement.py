@@ -10,7 +10,7 @@ from foretype_context.syntax.languages import LANGUAGES
 from foretype_backend.engines.port import Chunk, EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault, NoReplicaError
 from foretype_backend.fleet.members.announced import AnnouncedRollout
-from foretype_backend.fleet.members.replicas import Member, Members
+from foretype_backend.fleet.members.replicas import Members, OpenReplica
 from foretype_backend.fleet.members.revisions import RevisionBook, names_of
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
 from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
@@ -27,8 +27,7 @@ class Placement:
         pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
         within: of a tenant that is bound to regions, the replicas in them; None of any other.
         rollout: which revisions are asked.
-        revisions: counts what became of requests.
-        book: the pool's book of caches, which is another one once the pool has started.
+        book: the pool's book of caches.
         clock: seconds, the pool's.
     """
 
@@ -39,11 +38,10 @@ class Placement:
         router: Router,
         *,
         pass_through: bool,
-        book: Callable[[], CacheBook],
+        book: CacheBook,
         clock: Callable[[], float],
         within: Callable[[str], frozenset[str] | None],
         rollout: Callable[[], AnnouncedRollout | None],
-        revisions: RevisionBook,
     ) -> None:
         self._options = options
         self._members = members
@@ -53,7 +51,6 @@ class Placement:
         self._clock = clock
         self._within = within
         self._rollout = rollout
-        self.revisions = revisions
         self.agreement = Agreement(0, 0, 0, 0)
         self.speculation: SpeculationPolicy | None = None
 
@@ -68,7 +65,7 @@ class Placement:
         guesses = max(self._members[name].engine.guesses for name in guessing)
         if self.speculation is None:
             self.speculation = SpeculationPolicy(guesses, self._options)
-        self.speculation.guesses = guesses
+        self.speculation.counted(guesses)
         load = self._router.statistics().in_flight
         verdict = self.speculation.decide(*_kind(origin), min(load[name] for name in guessing))
         return frozenset() if verdict.on else frozenset(guessing)
@@ -97,17 +94,24 @@ class Placement:
         within, rollout = self._within(origin.tenant), self._rollout()
         if rollout is None:
             return within
-        revisions = {name: self._members[name].revision for name in names if within is None or name in within}
+        revisions = {name: self._members[name].member.revision for name in names if within is None or name in within}
         return frozenset(names_of(rollout, origin.developer or origin.session, revisions))
 
     async def follow(
-        self, member: Member, choice: ReplicaChoice, found: LookUp, stream: AsyncIterator[Chunk], *, max_tokens: int
+        self,
+        one: OpenReplica,
+        choice: ReplicaChoice,
+        found: LookUp,
+        stream: AsyncIterator[Chunk],
+        *,
+        revisions: RevisionBook,
+        max_tokens: int,
     ) -> AsyncGenerator[Chunk]:
-        """One attempt on one replica: what it says, and the books of it."""
-        began, tokens, book = self._clock(), len(found.token_ids), self._book()
-        revision = member.revision
-        self.revisions.asked(revision, found.origin.developer or found.origin.session)
-        alone = not member.health.statistics().in_flight
+        """One attempt on one replica: what it says, and the books of it; `revisions` counts what became of it."""
+        began, tokens, book = self._clock(), len(found.token_ids), self._book
+        (engine, member), revision = one, one.member.revision
+        revisions.asked(revision, found.origin.developer or found.origin.session)
+        alone = not member.health.in_flight
         self._router.begin(choice, tokens, began, max_tokens=max_tokens)
         member.health.began(began)
         noted = self._pass_through
@@ -129,11 +133,11 @@ class Placement:
                 member.health.heard(now)
                 if waiting:
                     waiting = False
-                    self.revisions.first_token(revision, now - began)
+                    revisions.first_token(revision, now - began)
                     self._router.prefilled(choice, tokens)
                     if alone:
                         self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
-                if generated and chunk.token_ids and member.engine.guesses and self.speculation is not None and kind:
+                if generated and chunk.token_ids and engine.guesses and self.speculation is not None and kind:
                     self.speculation.note(*kind, len(chunk.token_ids))
                 generated += chunk.token_ids
                 if chunk.cached_tokens is not None:
@@ -142,7 +146,7 @@ class Placement:
                     served = chunk.finish is not EngineFinish.ABORTED
                 yield chunk
         except EngineUnavailableError:
-            self.revisions.failed(revision)
+            revisions.failed(revision)
             raise
         finally:
             try:
@@ -164,7 +168,7 @@ class Placement:
     def _agree(self, choice: ReplicaChoice, found: LookUp, cached_tokens: int) -> None:
         predicted = found.held.get(choice.replica, 0)
         before = self.agreement
-        near = abs(predicted - cached_tokens) <= self._book().block_tokens
+        near = abs(predicted - cached_tokens) <= self._book.block_tokens
         self.agreement = Agreement(
             before.requests + 1,
             before.within_block + near,

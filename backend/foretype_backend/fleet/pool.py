@@ -27,12 +27,11 @@ from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
 from foretype_backend.errors import EngineUnavailableError, Fault
 from foretype_backend.fleet.health import HealthOptions
 from foretype_backend.fleet.kv_events import follow_events
-from foretype_backend.fleet.members.announced import AnnouncedRollout, RefusalReason
-from foretype_backend.fleet.members.membership import Membership, MembershipRules, MembershipStatistics
-from foretype_backend.fleet.members.replicas import Canary, Member, Members, Replica
+from foretype_backend.fleet.members.announced import AnnouncedRollout
+from foretype_backend.fleet.members.membership import Membership, MembershipAct, MembershipStatistics, MembershipStep
+from foretype_backend.fleet.members.replicas import Canary, Members, OpenReplica, Replica
 from foretype_backend.fleet.members.revisions import RevisionBook
-from foretype_backend.fleet.members.roster import OpensReplica, Roster
-from foretype_backend.fleet.members.sources import Source
+from foretype_backend.fleet.members.roster import Discovery, Roster
 from foretype_backend.fleet.metrics import PoolCollector
 from foretype_backend.fleet.placement import Placement
 from foretype_backend.fleet.prefill_apart import ApartOptions, PrefillApart
@@ -80,30 +79,14 @@ class PoolOptions:
     apart: ApartOptions | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """Where replicas are announced, and what is let in.
-
-    Attributes:
-        opens: makes the engine of one that joins.
-        first_wait_s: how long the start waits for the first one.
-    """
-
-    source: Source
-    opens: OpensReplica
-    rules: MembershipRules = field(default_factory=MembershipRules)
-    poll_s: float = 0.5
-    first_wait_s: float = 120.0
-
-
 class ReplicaPool:
     """See the module.
 
     Args:
         sender: takes what was retired or purged to the tiers of the replicas; closed with the pool.
         events: by replica, the ZMQ address of its cache events, on this host.
-        within: by tenant that is bound to regions, the names of the replicas in them.
-        regions: the same, by the regions that replicas announce.
+        located: by name of a listed replica, its region; what is announced says its own.
+        regions: by tenant that is bound to some.
         discovery: where replicas are announced, in place of a list.
         clock: seconds, for all decisions.
 
@@ -120,7 +103,7 @@ class ReplicaPool:
         *,
         sender: NoticeSender | None = None,
         events: Mapping[str, str] | None = None,
-        within: Mapping[str, frozenset[str]] | None = None,
+        located: Mapping[str, str] | None = None,
         regions: Mapping[str, frozenset[str]] | None = None,
         discovery: Discovery | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -130,28 +113,32 @@ class ReplicaPool:
         self.options = options or PoolOptions()
         self._sender = sender
         self._events = dict(events or {})
-        self._listeners: list[asyncio.Task[None]] = []
         self._clock = clock
-        self._members = Members(
-            replicas,
+        self._membership = Membership(
+            None if discovery is None else discovery.rules,
             self.options.health,
+            listed={one.name: (located or {}).get(one.name, "") for one in replicas},
+            now=clock(),
+        )
+        self._router = Router(self.options.routing, weight=self._membership.weight)
+        self.book = CacheBook()
+        self._members = Members(
+            self._membership,
+            replicas,
+            opens=None if discovery is None else discovery.opens,
             check_timeout_s=self.options.check_timeout_s,
-            came=self._came,
-            went=self._went,
-            looked=self._looked,
-            refused=self._refused,
+            changed=self._follow,
+            looked=self._router.said,
             clock=clock,
         )
+        self._roster = None if discovery is None else Roster(discovery, self._membership, self._members, clock=clock)
         self._first_wait_s = 0.0 if discovery is None else discovery.first_wait_s
-        self._roster = None if discovery is None else self._follow(discovery)
         self._awaited = True
-        self._within = dict(within or {})
         self._regions = dict(regions or {})
         self.revisions = RevisionBook()
-        self._router = Router(self.options.routing, weight=self._members.weight)
-        self._placed_at: dict[str, Replica] = {}
+        self._placed_at: dict[str, OpenReplica] = {}
         self._ledger = AbortLedger()
-        self._ticker: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._expired_s = self._looked_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
@@ -160,11 +147,10 @@ class ReplicaPool:
             self._members,
             self._router,
             pass_through=self.options.pass_through,
-            book=lambda: self.book,
+            book=self.book,
             clock=clock,
             within=self._within_of,
             rollout=lambda: self.rollout,
-            revisions=self.revisions,
         )
         apart = self.options.apart
         self._apart = None
@@ -173,7 +159,7 @@ class ReplicaPool:
                 apart,
                 self._members,
                 routing=self.options.routing,
-                book=lambda: self.book,
+                book=self.book,
                 allowed=self._placement.allowed,
                 fault=self._fault,
                 clock=clock,
@@ -182,42 +168,35 @@ class ReplicaPool:
             self.options.warm,
             self._members,
             self._router,
-            book=lambda: self.book,
+            book=self.book,
             choose=lambda found: self._placement.choose(found, frozenset()),
             clock=clock,
         )
-        self.book = CacheBook(16)
 
     # Life
 
     async def start(self) -> None:
         """Start every replica at once; those that do not answer are checked again while the others serve."""
-        if self._ticker is not None:
+        if self._tasks:
             return
         try:
-            if self._roster is not None and self._awaited:
-                await self._roster.first(self._first_wait_s)
-            elif self._roster is not None:
-                self._roster.begin()
-            else:
+            if self._roster is None:
                 self._knows(await self._members.start())
+                self._members.enter()
+            elif self._awaited:
+                await self._roster.first(self._first_wait_s)
+            else:
+                self._roster.begin()
         except EngineUnavailableError:
             await self.close()
             raise
-        if self._roster is None:
-            self._members.enter()
-        self._ticker = asyncio.create_task(self._tick(), name="replica pool")
-        self._listeners = [
-            asyncio.create_task(
-                follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.heard, name)),
-                name=f"cache events of {name}",
-            )
-            for name, endpoint in self._events.items()
-        ]
+        self._tasks = [asyncio.create_task(self._tick(), name="replica pool")]
+        for name, endpoint in self._events.items():
+            events = follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.heard, name))
+            self._tasks.append(asyncio.create_task(events, name=f"cache events of {name}"))
 
     async def close(self) -> None:
-        tasks = [*self._listeners, *([] if self._ticker is None else [self._ticker])]
-        self._ticker, self._listeners = None, []
+        tasks, self._tasks = self._tasks, []
         await end_tasks(*tasks)
         if self._roster is not None:
             await self._roster.close()
@@ -226,23 +205,11 @@ class ReplicaPool:
         if self._sender is not None:
             await self._sender.close()
 
-    def _follow(self, discovery: Discovery) -> Roster:
-        return Roster(
-            discovery.source,
-            Membership(discovery.rules),
-            self._members,
-            opens=discovery.opens,
-            changed=self._set_replicas,
-            poll_s=discovery.poll_s,
-            clock=self._clock,
-        )
-
     def _knows(self, capabilities: Capabilities) -> None:
         """Of the first replicas, to which those that come later must be alike."""
         self._capabilities = capabilities
-        self.book = CacheBook(capabilities.block_tokens)
-        if self._roster is not None:
-            self._roster.made_for(capabilities.block_tokens)
+        self.book.begin(capabilities.block_tokens)
+        self._membership.made_for(capabilities.block_tokens)
 
     def narrow(self, takes: Callable[[str], bool], *, awaited: bool = True, counts: RevisionBook | None = None) -> None:
         """Before the start: of what is announced, only these revisions are this pool's.
@@ -252,9 +219,10 @@ class ReplicaPool:
             counts: of the pools that share a name.
         """
         assert self._roster is not None, "a list announces no revisions"
-        self._roster.takes, self._awaited = takes, awaited
+        self._membership.narrow(takes)
+        self._awaited = awaited
         if counts is not None:
-            self.revisions = self._placement.revisions = counts
+            self.revisions = counts
 
     async def expect(self, canary: Canary) -> None:
         """From now on a replica that joins has to pass `canary`; those in service are asked at once.
@@ -301,21 +269,23 @@ class ReplicaPool:
         plain = self._placement.guessing(found.origin)
         while True:
             choice = self._placement.choose(found, avoid | plain)
-            member = self._members[choice.replica]
-            stream = member.engine.generate(
+            one = self._members[choice.replica]
+            stream = one.engine.generate(
                 request if not avoid else msgspec.structs.replace(request, id=f"{request_id}.{len(avoid)}")
             )
             spoke = False
-            self._placed_at[request_id] = member.engine
+            self._placed_at[request_id] = one
             try:
-                following = self._placement.follow(member, choice, found, stream, max_tokens=request.params.max_tokens)
+                following = self._placement.follow(
+                    one, choice, found, stream, revisions=self.revisions, max_tokens=request.params.max_tokens
+                )
                 async with contextlib.aclosing(following) as chunks:
                     async for chunk in chunks:
                         spoke = True
                         yield chunk
                 return
             except EngineUnavailableError as error:
-                self._fault(member, error)
+                self._fault(one, error)
                 others = len(self._router.replicas) - (choice.replica in self._router.replicas)
                 if spoke or avoid or (others < 1 and not self.options.pass_through):
                     raise
@@ -325,25 +295,24 @@ class ReplicaPool:
                 self._placed_at.pop(request_id, None)
                 self._ledger.end(request_id)
 
-    def _fault(self, member: Member, error: EngineUnavailableError) -> None:
+    def _fault(self, one: OpenReplica, error: EngineUnavailableError) -> None:
         """A request failed. Behind a fleet's own router it was one replica of many: the router is checked, and not given up for it."""
         if self.options.pass_through and error.fault in (Fault.LOST, Fault.GARBAGE):
             error = EngineUnavailableError(str(error), fault=Fault.ERROR)
-        self._members.fault(member, error)
+        self._members.fault(one, error)
 
     def abort(self, request_id: str) -> None:
         """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
-        engine = self._placed_at.get(request_id)
-        if engine is None:
+        one = self._placed_at.get(request_id)
+        if one is None:
             self._ledger.aborted(request_id)
             if self._apart is not None:
                 self._apart.abort(request_id)
         else:
-            at = next((one for one in self._members if one.engine is engine), None)
-            if at is not None:
-                self.revisions.cancelled(at.revision)
-            engine.abort(request_id)
-            engine.abort(f"{request_id}.1")
+            if one in self._members:
+                self.revisions.cancelled(one.member.revision)
+            one.engine.abort(request_id)
+            one.engine.abort(f"{request_id}.1")
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """Returns at once: the stable parts of the prompt are computed when a replica has nothing better to do."""
@@ -366,8 +335,6 @@ class ReplicaPool:
                 log_fault(_log, "a turn of the replica pool failed", error)
 
     def _turn(self, now: float) -> None:
-        if self._roster is not None:
-            self._roster.turn()
         self._members.tick()
         self._warm.begin()
         if now - self._looked_s >= (_LOOK_FULL_S if self._router.any_full else LOOK_EVERY_S):
@@ -381,36 +348,29 @@ class ReplicaPool:
 
     def _within_of(self, tenant: str) -> frozenset[str] | None:
         regions = self._regions.get(tenant)
-        if self._roster is None or regions is None:
-            return self._within.get(tenant)
-        return frozenset(name for name, one in self._members.items() if one.region in regions)
-
-    def _looked(self, member: Member) -> None:
-        self._router.said(member.engine.name, member.engine.kv_use, member.engine.kv_tokens)
-
-    def _refused(self, name: str, why: RefusalReason, reason: str) -> None:
-        if self._roster is not None:
-            self._roster.refused(name, why, reason)
+        if regions is None:
+            return None
+        return frozenset(one.engine.name for one in self._members if one.member.announced.region in regions)
 
     def can_admit(self, tokens: int) -> bool:
         """Whether the cache of a replica in service holds so many tokens more."""
         return self._router.can_admit(tokens)
 
-    def _came(self, name: str) -> None:
-        if self._capabilities is None:
-            self._knows(self._members[name].engine.capabilities())
-        self.book.directory.join(name)
-        self._warm.lost(name)
-        self._set_replicas()
-
-    def _went(self, name: str) -> None:
-        self.book.directory.leave(name)
-        self._set_replicas()
-
-    def _set_replicas(self) -> None:
-        self._router.set_replicas(self._members.serving())
+    def _follow(self, step: MembershipStep) -> None:
+        """Caches and routes follow who comes and goes."""
+        act, name, _ = step
+        if act is MembershipAct.ENTER:
+            if self._capabilities is None:
+                self._knows(self._members[name].engine.capabilities())
+            self.book.directory.join(name)
+            self._warm.lost(name)
+        elif act in (MembershipAct.EXIT, MembershipAct.LEAVE, MembershipAct.REFUSE):
+            self.book.directory.leave(name)
+        self._router.set_replicas(one.engine.name for one in self._members.serving())
         if self._apart is not None:
-            self._apart.set_replicas(self._members.prefilling())
+            self._apart.set_replicas(one.engine.name for one in self._members.prefilling())
+        if act is MembershipAct.REFUSE and self._roster is not None:
+            self._roster.tell_refused()
 
     def _tell(self, messages: Iterable[RetireNotice | PurgeNotice]) -> None:
         if self._sender is not None:
@@ -420,14 +380,14 @@ class ReplicaPool:
 
     def in_service(self) -> list[Replica]:
         """The replicas that take requests now."""
-        return [self._members[name].engine for name in self._members.serving()]
+        return [one.engine for one in self._members.serving()]
 
     @property
     def rollout(self) -> AnnouncedRollout | None:
         return None if self._roster is None else self._roster.rollout
 
     def revisions_in_service(self) -> frozenset[str]:
-        return frozenset(self._members[name].revision for name in self._members.serving())
+        return frozenset(one.member.revision for one in self._members.serving())
 
     def purge(self, tenant: str, repository: str = "") -> int:
         """Forgets what is believed to be cached, and tells the tiers; the caller ends the epoch of the salt."""
@@ -442,14 +402,10 @@ class ReplicaPool:
     @property
     def restarts(self) -> int:
         """Times that a replica was taken out of service."""
-        return self._members.outages
+        return self._membership.outages
 
     def statistics(self) -> EngineStatistics:
-        each = [one.engine.statistics() for one in self._members]
-        counts = [self._members.left, *(one._replace(kv_use=0.0) for one in each)]
-        totals = EngineStatistics(*(sum(column) for column in zip(*counts, strict=True)))
-        uses = self._members.kv_use().values()
-        return totals._replace(restarts=self.restarts, kv_use=sum(uses) / len(uses) if uses else None)
+        return self._members.counted()._replace(restarts=self.restarts)
 
     def pool_statistics(self) -> PoolStatistics:
         return PoolStatistics(

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from foretype_backend.engines.port import GenerationRequest
 from foretype_backend.errors import EngineUnavailableError, NoReplicaError, PromptRefusedError
-from foretype_backend.fleet.members.replicas import Member, Members
+from foretype_backend.fleet.members.replicas import Members, OpenReplica
 from foretype_backend.fleet.routing.router import Router, RoutingOptions
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
 from foretype_backend.prefix.origin import Origin
@@ -65,9 +65,9 @@ class PrefillApart:
         members: Members,
         *,
         routing: RoutingOptions,
-        book: Callable[[], CacheBook],
+        book: CacheBook,
         allowed: Callable[[Origin, Iterable[str]], frozenset[str] | None],
-        fault: Callable[[Member, EngineUnavailableError], None],
+        fault: Callable[[OpenReplica, EngineUnavailableError], None],
         clock: Callable[[], float],
     ) -> None:
         self._options = options
@@ -105,15 +105,13 @@ class PrefillApart:
             )
         except NoReplicaError:
             return {}
-        member, began = self._members[choice.replica], self._clock()
+        one, began = self._members[choice.replica], self._clock()
         self._router.begin(choice, tokens, began, max_tokens=1)
-        member.health.began(began)
-        self._book().sent(found, choice.replica, began)
+        one.member.health.began(began)
+        self._book.sent(found, choice.replica, began)
         parameters = _NIXL if self._options.hand_over == "nixl" else {"max_offload_tokens": tokens}
         steps = 1 if self._options.hand_over == "nixl" else _TIER_TOKENS
-        task = self._live[request.id] = asyncio.create_task(
-            member.engine.prefill(request, parameters, max_tokens=steps)
-        )
+        task = self._live[request.id] = asyncio.create_task(one.engine.prefill(request, parameters, max_tokens=steps))
         served = False
         try:
             said = await task
@@ -128,7 +126,7 @@ class PrefillApart:
             return {}  # aborted by its id
         except EngineUnavailableError as error:
             self._failed += 1
-            self._fault(member, error)
+            self._fault(one, error)
             return {}
         except PromptRefusedError:
             self._failed += 1  # the replica that answers will say so
@@ -137,8 +135,8 @@ class PrefillApart:
             del self._live[request.id]
             now = self._clock()
             if served:
-                member.health.heard(now)
-            member.health.ended(served=served)
+                one.member.health.heard(now)
+            one.member.health.ended(served=served)
             self._router.prefilled(choice, tokens)
             self._router.end(choice, tokens, max_tokens=1)
 

@@ -43,10 +43,14 @@ class CacheBook:
     """See the module.
 
     Args:
-        block_tokens: of the engines.
+        block_tokens: of the engines, as long as they have not said otherwise.
     """
 
-    def __init__(self, block_tokens: int) -> None:
+    def __init__(self, block_tokens: int = 16) -> None:
+        self.begin(block_tokens)
+
+    def begin(self, block_tokens: int) -> None:
+        """Engines say how large their blocks are: what was kept before they did is forgotten."""
         self.block_tokens = block_tokens
         self.directory = PrefixDirectory()
         self._makers: OrderedDict[str, ChainMaker] = OrderedDict()

@@ -14,7 +14,7 @@ from foretype_models.exact_weights import default_prepared_dir
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
-from foretype_backend.config.residency import replicas_within
+from foretype_backend.config.residency import listed_regions
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.port import Engine
@@ -101,7 +101,7 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any], chosen:
             own["secret"] = read_secret(SALT_FIELD, named, Path(named))
         own["regions"] = {tenant: frozenset(allowed) for tenant, allowed in config.residency.tenants.items()}
         own["text"] = TextPrompts(tokenizer, begins=start_tokens(chosen)).text
-        own |= {"within": replicas_within(config), "grammar": chosen.id, "is_own": functools.partial(_is_own, config)}
+        own |= {"located": listed_regions(config), "grammar": chosen.id, "is_own": functools.partial(_is_own, config)}
         return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError("pool.fast", str(error)) from error

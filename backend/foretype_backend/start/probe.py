@@ -72,7 +72,7 @@ async def _engine(config: Config, start: StartPlan) -> None:
 
 async def _announced(engine: Engine) -> None:
     """Raises ConfigError: not every replica that is announced would be asked; it says of each why not."""
-    from foretype_backend.fleet.members.membership import Phase
+    from foretype_backend.fleet.members.member import Phase
     from foretype_backend.fleet.pool import ReplicaPool
 
     assert isinstance(engine, ReplicaPool)

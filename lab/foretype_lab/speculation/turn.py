@@ -103,7 +103,7 @@ def played(batches: Sequence[Batch]) -> list[Played]:
         for batch in asked:
             made, steps = made + batch.made, steps + batch.steps
             policy = policy or SpeculationPolicy(max(made / steps, 1e-9))
-            policy.guesses = max(made / steps, 1e-9)
+            policy.counted(max(made / steps, 1e-9))
             on = [policy.decide(LANGUAGE, pattern_of(line, LANGUAGE), 1).on for line in batch.lines]
             for line, tokens, guessed in zip(batch.lines, batch.step_tokens, on, strict=True):
                 for many in tokens if guessed else ():

@@ -45,6 +45,9 @@ class ReplicaIdentity(NamedTuple):
     context_limit_tokens: int
     block_tokens: int
 
+    def __str__(self) -> str:
+        return f"{self.model!r} ({self.context_limit_tokens} tokens, blocks of {self.block_tokens})"
+
 
 class VllmServerEngine(OpenAIEngine):
     """Engine port over `vllm serve`.

@@ -1,4 +1,6 @@
-"""Who is in a pool, by what a directory announces and what health says. Pure: time is passed in; the shell does what :meth:`turn` says.
+"""Who is in a pool, by what a directory announces, what checks find and how requests end: one :class:`.member.Member` for each replica.
+
+Pure: time is passed in, and every answer is a list of steps, which the shell does (:mod:`.replicas`). Routes and caches follow them, too.
 
 A directory is believed no further than it helps: what it does not say, or says wrongly, changes nothing that works.
 
@@ -14,24 +16,26 @@ A directory is believed no further than it helps: what it does not say, or says 
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from foretype_backend.engines.vllm.server import ReplicaIdentity
+from foretype_backend.errors import Fault
+from foretype_backend.fleet.health import HealthMonitor, HealthOptions
 from foretype_backend.fleet.members.announced import (
     Announced,
     DirectoryAnswer,
     RefusalReason,
     RefusedEntry,
     ReplicaState,
-    Role,
 )
 from foretype_backend.fleet.members.draining import ShrinkBound, WantsOut
+from foretype_backend.fleet.members.member import Member, Phase
+from foretype_backend.fleet.members.rules import Likeness, MembershipRules
 
-_ABSENT_ANSWERS: Final = 2
 _JOINS_AT_ONCE: Final = 16
 _SILENT_PAUSE_S: Final = 1.0
 _TRIES_PER_S: Final = 10
@@ -41,22 +45,14 @@ _SHOWN: Final = 256
 _KNOWN: Final = 4096
 
 
-class Phase(StrEnum):
-    """Where a replica stands; also the metric's label."""
-
-    STARTING = "starting"  # announced, and not ready by its own word
-    WAITING = "waiting"  # for its turn to be checked
-    JOINING = "joining"  # being checked for the first time
-    MEMBER = "member"  # asked, as long as its health allows
-    DRAINING = "draining"  # gets nothing new
-    QUARANTINED = "quarantined"
-
-
 class MembershipAct(StrEnum):
-    JOIN = "join"
+    JOIN = "join"  # open an engine, and check it
+    ENTER = "enter"  # it is in service, with an empty cache as far as we know
+    EXIT = "exit"  # it is out of service
     DRAIN = "drain"
     RESUME = "resume"
-    LEAVE = "leave"
+    LEAVE = "leave"  # close its engine, with what it still computes
+    REFUSE = "refuse"  # close its engine, which did not pass its first check
 
 
 class MembershipStep(NamedTuple):
@@ -65,57 +61,6 @@ class MembershipStep(NamedTuple):
     act: MembershipAct
     name: str
     reason: str = ""
-
-
-class Fact(NamedTuple):
-    """What is known of a replica that has joined: whether its health lets it serve, and its requests in flight."""
-
-    serving: bool
-    in_flight: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipRules:
-    """What is let in, and how fast a pool may shrink.
-
-    Attributes:
-        networks: that replicas may be in; empty for any.
-        is_own: whether an address is the gateway's own.
-        grammar: of the profile; "" where any will do.
-        block_tokens: of the pool's book of caches, once it is known; 0 before.
-        shrink_interval_s: in which at most half of those that serve are drained.
-        drain_s: how long requests in flight may hold a replica that leaves.
-        most: replicas that a pool may have; who does not answer takes nobody's place.
-        apart: those that compute prompts for others are let in, too; they are not counted among those that serve.
-    """
-
-    networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()
-    is_own: Callable[[str], bool] = lambda _: False
-    grammar: str = ""
-    block_tokens: int = 0
-    shrink_interval_s: float = 5.0
-    drain_s: float = 120.0
-    most: int = 256
-    apart: bool = False
-
-    def unfit(self, one: Announced) -> tuple[RefusalReason, str] | None:
-        """What is wrong with it by its entry alone."""
-        host, _, _ = one.address.rpartition(":")
-        ip = ipaddress.ip_address(host.strip("[]"))
-        if self.networks and not any(ip in network for network in self.networks):
-            return RefusalReason.STRANGER, f"{one.address} is outside of pool.fast.discovery.networks"
-        if self.is_own(one.address):
-            return RefusalReason.OURSELVES, f"{one.address} is this gateway"
-        if one.role is Role.PREFILL and not self.apart:
-            return (
-                RefusalReason.ROLE,
-                "its role is prefill; pool.fast.prefill_from_tokens says which prompts are computed apart",
-            )
-        if self.grammar and one.grammar and one.grammar != self.grammar:
-            return RefusalReason.MISFIT, f"its grammar is {one.grammar}, the profile's {self.grammar}"
-        if self.block_tokens and one.block_tokens and one.block_tokens != self.block_tokens:
-            return RefusalReason.MISFIT, f"its blocks have {one.block_tokens} tokens, the pool's {self.block_tokens}"
-        return None
 
 
 class MembershipStatistics(NamedTuple):
@@ -141,19 +86,6 @@ class MembershipStatistics(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Entry:
-    announced: Announced
-    phase: Phase
-    absent: int = 0
-    tried_s: float = -math.inf
-    retry_s: float = -math.inf
-    left_s: float = 0.0
-    why: RefusalReason = RefusalReason.SILENT
-    reason: str = ""
-    held: bool = False
-
-
-@dataclass(slots=True)
 class _Counts:
     answers: int = 0
     failures: int = 0
@@ -165,18 +97,46 @@ class _Counts:
 
 
 class Membership:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, rules: MembershipRules | None = None) -> None:
-        self.rules = rules or MembershipRules()
-        self._entries: dict[str, _Entry] = {}
+    Args:
+        listed: regions by name, of replicas that a list names: members from the start, of whom no directory says anything.
+        now: seconds, as in every call.
+    """
+
+    def __init__(
+        self,
+        rules: MembershipRules | None = None,
+        health: HealthOptions | None = None,
+        *,
+        listed: Mapping[str, str] | None = None,
+        now: float = 0.0,
+    ) -> None:
+        self._rules = rules or MembershipRules()
+        self._health = health or HealthOptions()
+        self._members: dict[str, Member] = {}
         self._by_place: dict[tuple[str, str], str] = {}
         self._counts = _Counts()
         self._shrinking = ShrinkBound()
+        self._outages = 0  # of those that have left
+        self._likeness = Likeness()
+        for name, region in (listed or {}).items():
+            self._put(name, Announced(name, "", region=region), now, phase=Phase.MEMBER, listed=True)
+
+    def __getitem__(self, name: str) -> Member:
+        return self._members[name]
 
     def __repr__(self) -> str:
-        members = sum(one.phase is Phase.MEMBER for one in self._entries.values())
-        return f"<Membership: {members} members of {len(self._entries)}>"
+        members = sum(one.phase is Phase.MEMBER for one in self._members.values())
+        return f"<Membership: {members} members of {len(self._members)}>"
+
+    def narrow(self, takes: Callable[[str], bool]) -> None:
+        """Before the first answer: of what is announced, only these revisions are this pool's."""
+        self._rules = replace(self._rules, takes=takes)
+
+    def made_for(self, block_tokens: int) -> None:
+        """Prompts are made for caches of such blocks: who has others is not asked."""
+        self._rules = replace(self._rules, block_tokens=block_tokens)
 
     # What is heard
 
@@ -184,14 +144,14 @@ class Membership:
         """A directory has answered."""
         counts = self._counts
         counts.answers, counts.failure, counts.answered_s, counts.left_out = counts.answers + 1, "", now, 0
-        refused = list(answer.refused)
+        replicas, refused = [one for one in answer.replicas if self._rules.takes(one.revision)], list(answer.refused)
         seen, names, addresses = set[str](), set[str](), set[str]()
-        places = {(one.name, one.address) for one in answer.replicas}
-        for key, entry in list(self._entries.items()):
-            if not self._works(key) and (entry.announced.name, entry.announced.address) not in places:
-                self._forget(key)
+        places = {(one.name, one.address) for one in replicas}
+        for member in list(self._members.values()):
+            if not member.opened and (member.announced.name, member.announced.address) not in places:
+                self._forget(member)
         # A known one comes first: of two that claim one name or address, it is believed.
-        for one in sorted(answer.replicas, key=lambda one: ((one.name, one.address) not in self._by_place, one)):
+        for one in sorted(replicas, key=lambda one: ((one.name, one.address) not in self._by_place, one)):
             key = self._by_place.get((one.name, one.address))
             if one.name in names or one.address in addresses:
                 if key is None or key not in seen:
@@ -200,28 +160,27 @@ class Membership:
                         RefusedEntry(one.name, RefusalReason.TWICE, f"{what} is announced for another replica, too")
                     )
                 continue
-            unfit = self.rules.unfit(one)
+            unfit = self._rules.unfit(one)
             if unfit is not None:
                 refused.append(RefusedEntry(one.name, *unfit))
-                if key is not None and self._works(key):
+                if key is not None and self._members[key].opened:
                     seen.add(key)  # what it was announced as before is what it was checked for
                 continue
             names.add(one.name)
             addresses.add(one.address)
             if key is None:
-                key = self._new(one)
+                key = self._new(one, now)
             if key is not None:
                 seen.add(key)
-                self._told(self._entries[key], one)
+                self._told(self._members[key], one)
         spared = {one.name for one in answer.refused}
-        believed = bool(answer.replicas)
-        for key, entry in list(self._entries.items()):
+        for key, member in list(self._members.items()):
             if key in seen:
-                entry.absent = 0
-            elif not self._works(key):  # it was announced, and is not fit any more
-                self._forget(key)
-            elif believed and entry.announced.name not in spared:
-                entry.absent += 1
+                member.absent = 0
+            elif not member.opened:  # it was announced, and is not fit any more
+                self._forget(member)
+            elif replicas and member.announced.name not in spared:
+                member.absent += 1
         counts.refused = tuple(refused)
 
     def unheard(self, reason: str) -> None:
@@ -229,108 +188,146 @@ class Membership:
         self._counts.failures += 1
         self._counts.failure = reason
 
-    def refuse(self, name: str, why: RefusalReason, reason: str, now: float) -> None:
-        """A replica that was to join did not pass its check; the shell has let go of it."""
-        entry = self._entries[name]
-        entry.phase, entry.why, entry.reason = Phase.QUARANTINED, why, reason
+    # What checks and requests find
+
+    def answered(self, member: Member, identity: ReplicaIdentity, process: float | None) -> str:
+        """It was started or checked: how it differs from what it should be; "" where it does not."""
+        member.started = True
+        member.proven = member.proven and member.process == process
+        return self._likeness.unlike(member.revision, identity)
+
+    def asked_canary(self, member: Member, *, passed: bool) -> None:
+        """It answered what every replica of this pool has to know, or not."""
+        member.proven = passed
+
+    def passed(
+        self, member: Member, identity: ReplicaIdentity, process: float | None, now: float
+    ) -> list[MembershipStep]:
+        """A check went well."""
+        if self._has_left(member) or not (member.health.passed(now) or member.process != process):
+            return []
+        member.process, member.came = process, True
+        self._likeness.learn(member.revision, identity)
+        return [MembershipStep(MembershipAct.ENTER, member.name)]
+
+    def failed(self, member: Member, why: RefusalReason, reason: str, now: float) -> list[MembershipStep]:
+        """A check went wrong: what was in service is out, and what was to join is tried again later."""
+        if self._has_left(member):
+            return []
+        if member.health.failed(reason, now):
+            return [MembershipStep(MembershipAct.EXIT, member.name, reason)]
+        if member.came or member.listed:
+            return []
+        self._closes(member)
+        member.phase, member.why, member.reason = Phase.QUARANTINED, why, reason
         silent = sum(
-            one.phase is Phase.QUARANTINED and one.why is RefusalReason.SILENT for one in self._entries.values()
+            one.phase is Phase.QUARANTINED and one.why is RefusalReason.SILENT for one in self._members.values()
         )
         pause_s = max(_SILENT_PAUSE_S, silent / _TRIES_PER_S)
-        entry.retry_s = now + (_MISFIT_PAUSE_S if why is RefusalReason.MISFIT else pause_s)
-        if entry.absent:
-            self._forget(name)
+        member.retry_s = now + (_MISFIT_PAUSE_S if why is RefusalReason.MISFIT else pause_s)
+        if member.absent:
+            self._forget(member)
+        return [MembershipStep(MembershipAct.REFUSE, member.name)]
+
+    def fault(self, member: Member, fault: Fault, reason: str, now: float) -> list[MembershipStep]:
+        """A request failed on it."""
+        if self._has_left(member) or not member.health.fault(fault, reason, now):
+            return []
+        return [MembershipStep(MembershipAct.EXIT, member.name, reason)]
+
+    def _has_left(self, member: Member) -> bool:
+        """Whether it is another process that has its name now, or nobody."""
+        return self._members.get(member.name) is not member
 
     # What follows
 
-    def turn(self, facts: Mapping[str, Fact], now: float) -> list[MembershipStep]:
-        """What is to be done now.
-
-        Args:
-            facts: of every replica that has joined and not left.
-        """
+    def turn(self, now: float) -> list[MembershipStep]:
+        """What is to be done now."""
         steps: list[MembershipStep] = []
-        for name, fact in facts.items():
-            entry = self._entries[name]
-            if entry.phase is Phase.JOINING and fact.serving:
-                entry.phase = Phase.MEMBER
-        self._drain(facts, now, steps)
-        for name, entry in list(self._entries.items()):
-            fact = facts.get(name, Fact(serving=False, in_flight=0))
-            if entry.phase is Phase.JOINING and entry.absent >= _ABSENT_ANSWERS:
+        for member in self._members.values():
+            if member.phase is Phase.JOINING and member.health.in_service:
+                member.phase = Phase.MEMBER
+        self._drain(now, steps)
+        for name, member in list(self._members.items()):
+            if member.phase is Phase.JOINING and member.is_gone:
                 steps.append(MembershipStep(MembershipAct.LEAVE, name, "it is not announced any more"))
-                self._forget(name)
-            elif entry.phase is Phase.DRAINING:
-                if not self._wants_out(entry):
-                    entry.phase = Phase.MEMBER
+                self._closes(member)
+                self._forget(member)
+            elif member.phase is Phase.DRAINING:
+                if not member.wants_out:
+                    member.phase = Phase.MEMBER
                     steps.append(MembershipStep(MembershipAct.RESUME, name))
-                elif not fact.in_flight or now - entry.left_s >= self.rules.drain_s:
-                    steps.append(MembershipStep(MembershipAct.LEAVE, name, entry.reason))
-                    self._left(name, now)
+                elif not member.health.in_flight or now - member.left_s >= self._rules.drain_s:
+                    steps.append(MembershipStep(MembershipAct.LEAVE, name, member.reason))
+                    self._left(member, now)
         self._join(now, steps)
         return steps
 
-    def _drain(self, facts: Mapping[str, Fact], now: float, steps: list[MembershipStep]) -> None:
-        members = {name: one for name, one in self._entries.items() if one.phase is Phase.MEMBER and name in facts}
-        serving = {
-            name for name, one in members.items() if facts[name].serving and one.announced.role is not Role.PREFILL
-        }
+    def _drain(self, now: float, steps: list[MembershipStep]) -> None:
+        members = [one for one in self._members.values() if one.phase is Phase.MEMBER]
+        serving = {one.name for one in members if one.health.in_service and not one.computes_for_others}
         wanting = [
-            WantsOut(name, name in serving, one.announced.state is ReplicaState.DRAINING)
-            for name, one in members.items()
-            if self._wants_out(one)
+            WantsOut(one.name, one.name in serving, one.announced.state is ReplicaState.DRAINING)
+            for one in members
+            if one.wants_out
         ]
-        drained = self._shrinking.drained(wanting, len(serving), interval_s=self.rules.shrink_interval_s, now=now)
+        drained = self._shrinking.drained(wanting, len(serving), interval_s=self._rules.shrink_interval_s, now=now)
         held = {one.name for one in wanting} - set(drained)
-        for name, entry in members.items():
-            self._counts.held_back += name in held and not entry.held
-            entry.held = name in held
+        for member in members:
+            self._counts.held_back += member.name in held and not member.held
+            member.held = member.name in held
         for name in drained:
-            entry = self._entries[name]
-            entry.phase, entry.left_s = Phase.DRAINING, now
-            entry.reason = "it is not announced any more" if entry.absent else "it is announced as draining"
-            steps.append(MembershipStep(MembershipAct.DRAIN, name, entry.reason))
+            member = self._members[name]
+            member.phase, member.left_s = Phase.DRAINING, now
+            member.reason = "it is not announced any more" if member.absent else "it is announced as draining"
+            steps.append(MembershipStep(MembershipAct.DRAIN, name, member.reason))
 
     def _join(self, now: float, steps: list[MembershipStep]) -> None:
-        working = sum(map(self._works, self._entries))
-        joining = sum(one.phase is Phase.JOINING for one in self._entries.values())
-        room = min(_JOINS_AT_ONCE - joining, self.rules.most - working)
+        joining = sum(one.phase is Phase.JOINING for one in self._members.values())
+        room = min(_JOINS_AT_ONCE - joining, self._rules.most - self._opened)
         due = [
-            (entry.tried_s, name)
-            for name, entry in self._entries.items()
-            if entry.phase is Phase.WAITING or (entry.phase is Phase.QUARANTINED and entry.retry_s <= now)
+            (member.tried_s, name)
+            for name, member in self._members.items()
+            if member.phase is Phase.WAITING or (member.phase is Phase.QUARANTINED and member.retry_s <= now)
         ]
         for _, name in sorted(due)[: max(0, room)]:
-            entry = self._entries[name]
-            entry.phase, entry.tried_s = Phase.JOINING, now
+            one = self._members[name]
+            self._put(name, one.announced, now, phase=Phase.JOINING, tried_s=now, why=one.why, reason=one.reason)
             steps.append(MembershipStep(MembershipAct.JOIN, name))
 
     # Questions
 
-    def members(self) -> list[str]:
-        """Who may be asked, as far as membership goes."""
-        return [name for name, one in self._entries.items() if one.phase is Phase.MEMBER]
+    def weight(self, name: str) -> float:
+        """Its share of requests beside the others."""
+        member = self._members.get(name)
+        return 1.0 if member is None else member.announced.weight
 
-    def announced(self, name: str) -> Announced:
-        return self._entries[name].announced
+    @property
+    def outages(self) -> int:
+        """Times that a replica was taken out of service, of those that have left, too."""
+        return self._outages + sum(one.health.outages for one in self._members.values() if one.opened)
+
+    @property
+    def _opened(self) -> int:
+        return sum(one.opened for one in self._members.values())
 
     def statistics(self, now: float) -> MembershipStatistics:
         counts = self._counts
         quarantined = [
             RefusedEntry(name, one.why, one.reason)
-            for name, one in self._entries.items()
+            for name, one in self._members.items()
             if one.phase is Phase.QUARANTINED or (one.phase is Phase.JOINING and one.reason)
         ]
         refused = (*quarantined, *counts.refused)
         by_reason = dict.fromkeys(RefusalReason, 0)
         for one in refused:
             by_reason[one.why] += 1
-        full = sum(map(self._works, self._entries)) >= self.rules.most
-        waiting = sum(one.phase is Phase.WAITING for one in self._entries.values())
+        full = self._opened >= self._rules.most
+        waiting = sum(one.phase is Phase.WAITING for one in self._members.values())
         by_reason[RefusalReason.FULL] += counts.left_out + (waiting if full else 0)
         return MembershipStatistics(
-            {name: one.phase for name, one in self._entries.items()},
-            {name: one.announced for name, one in self._entries.items()},
+            {name: one.phase for name, one in self._members.items()},
+            {name: one.announced for name, one in self._members.items()},
             refused[:_SHOWN],
             by_reason,
             counts.failure,
@@ -340,49 +337,53 @@ class Membership:
             now - counts.answered_s,
         )
 
-    # Entries
+    # Who is known
 
-    def _new(self, one: Announced) -> str | None:
-        """The name of a new entry; None where far more are announced than anybody has."""
-        if len(self._entries) >= _KNOWN:
+    def _new(self, one: Announced, now: float) -> str | None:
+        """The name of a new one; None where far more are announced than anybody has."""
+        if len(self._members) >= _KNOWN:
             self._counts.left_out += 1
             return None
         key = one.name
         tries: Iterable[int] = range(2, _KNOWN + 2)
-        if key in self._entries:  # the same name at another address: its former process is still here
-            key = next(f"{one.name}~{at}" for at in tries if f"{one.name}~{at}" not in self._entries)
-        self._entries[key] = _Entry(one, Phase.STARTING)
+        if key in self._members:  # the same name at another address: its former process is still here
+            key = next(f"{one.name}~{at}" for at in tries if f"{one.name}~{at}" not in self._members)
+        self._put(key, one, now)
         self._by_place[one.name, one.address] = key
         return key
 
-    def _told(self, entry: _Entry, one: Announced) -> None:
+    def _put(self, name: str, announced: Announced, now: float, **fields: Any) -> None:
+        """One that is not opened yet, in the place of whoever was of that name."""
+        health = HealthMonitor(self._health, now)
+        self._members[name] = Member(name=name, announced=announced, health=health, **fields)
+
+    def _told(self, member: Member, one: Announced) -> None:
         ready = one.state is ReplicaState.READY and one.weight > 0
-        changed = (one.model, one.revision) != (entry.announced.model, entry.announced.revision)
-        entry.announced = one
-        if entry.phase is Phase.STARTING and ready:
-            entry.phase = Phase.WAITING
-        elif entry.phase in (Phase.WAITING, Phase.QUARANTINED):
+        changed = (one.model, one.revision) != (member.announced.model, member.announced.revision)
+        member.announced = one
+        if member.phase is Phase.STARTING and ready:
+            member.phase = Phase.WAITING
+        elif member.phase in (Phase.WAITING, Phase.QUARANTINED):
             if not ready:
-                entry.phase, entry.tried_s = Phase.STARTING, -math.inf
+                member.phase, member.tried_s = Phase.STARTING, -math.inf
             elif changed:
-                entry.phase, entry.tried_s = Phase.WAITING, -math.inf
+                member.phase, member.tried_s = Phase.WAITING, -math.inf
 
-    def _works(self, key: str) -> bool:
-        """Whether the shell has something of it."""
-        return self._entries[key].phase in (Phase.JOINING, Phase.MEMBER, Phase.DRAINING)
-
-    def _wants_out(self, entry: _Entry) -> bool:
-        one = entry.announced
-        return one.state is ReplicaState.DRAINING or not one.weight or entry.absent >= _ABSENT_ANSWERS
-
-    def _left(self, name: str, now: float) -> None:
+    def _left(self, member: Member, now: float) -> None:
         """It has left; while it is announced it stays known, and does not join again before it is announced as ready."""
-        entry = self._entries[name]
-        if entry.absent:
-            self._forget(name)
+        self._closes(member)
+        if member.absent:
+            self._forget(member)
         else:
-            entry.phase, entry.reason = Phase.STARTING, ""
+            self._put(member.name, member.announced, now, tried_s=member.tried_s)
 
-    def _forget(self, key: str) -> None:
-        entry = self._entries.pop(key)
-        self._by_place.pop((entry.announced.name, entry.announced.address), None)
+    def _closes(self, member: Member) -> None:
+        """Its engine is let go."""
+        self._outages += member.health.outages
+        others = (one for one in self._members.values() if one.opened and one is not member)
+        if all(one.revision != member.revision for one in others):
+            self._likeness.forget(member.revision)
+
+    def _forget(self, member: Member) -> None:
+        del self._members[member.name]
+        self._by_place.pop((member.announced.name, member.announced.address), None)

@@ -1,21 +1,23 @@
-"""The replicas of a pool: checked when :mod:`..health` says so, in service or not; a list is started together, others come and go."""
+"""The replicas of a pool as they are reached: opened, checked and closed as :mod:`.membership` says, which hears how that ended."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol
 
 from foretype_wire.tasks import end_tasks
 
 from foretype_backend.engines.port import Capabilities, Engine, EngineStatistics, GenerationRequest
 from foretype_backend.engines.vllm.server import ReplicaIdentity
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
-from foretype_backend.fleet.health import HealthMonitor, HealthOptions, ReplicaHealthStatistics
-from foretype_backend.fleet.members.announced import Announced, RefusalReason, Role
+from foretype_backend.fleet.health import ReplicaHealthStatistics
+from foretype_backend.fleet.members.announced import Announced, RefusalReason
+from foretype_backend.fleet.members.member import Member
+from foretype_backend.fleet.members.membership import Membership, MembershipAct, MembershipStep
 
 _log = logging.getLogger("foretype.pool")
 _FIRST_CHECK: Final = 3
@@ -75,94 +77,67 @@ Canary = Callable[[Engine], Awaitable[None]]
 """Asks a replica for what any that fits can say; raises ConfigError where it does not, EngineUnavailableError."""
 
 
-@dataclass(slots=True)
-class Member:
-    """One replica.
+class OpensReplica(Protocol):
+    def __call__(self, name: str, announced: Announced) -> Replica:
+        """An engine of that name for a replica, not started."""
+        ...
 
-    Attributes:
-        announced: None of one that a list names.
-        came: it has been in service.
-        proven: it has passed the canary, and is the same process since.
-        draining: it gets no new requests, whatever its health.
-    """
+
+class OpenReplica(NamedTuple):
+    """A replica that is asked or checked: its engine, and what is known of it."""
 
     engine: Replica
-    health: HealthMonitor
-    announced: Announced | None = None
-    started: bool = False
-    came: bool = False
-    proven: bool = False
-    draining: bool = False
-    process: float | None = None
-    check: asyncio.Task[None] | None = None
-
-    @property
-    def revision(self) -> str:
-        return "" if self.announced is None else self.announced.revision
-
-    @property
-    def role(self) -> Role:
-        return Role.BOTH if self.announced is None else self.announced.role
-
-    @property
-    def region(self) -> str:
-        return "" if self.announced is None else self.announced.region
+    member: Member
 
 
 class Members:
     """See the module.
 
     Args:
-        came: a replica came into service, with an empty cache as far as we know.
-        went: it is out of service.
-        looked: its figures were read.
-        refused: it was announced and does not pass its first check; it is not kept.
+        replicas: of a list.
+        opens: makes the engine of one that is announced; None where nobody is.
+        changed: told each step when it is done.
+        looked: told the name, the use and the size of the cache when the figures of a replica were read.
         clock: seconds.
-
-    Attributes:
-        canary: who comes has to pass it; None before it is known what a replica should say.
     """
 
     def __init__(
         self,
+        membership: Membership,
         replicas: Sequence[Replica],
-        options: HealthOptions,
         *,
+        opens: OpensReplica | None,
         check_timeout_s: float,
-        came: Callable[[str], None],
-        went: Callable[[str], None],
-        looked: Callable[[Member], None],
-        refused: Callable[[str, RefusalReason, str], None],
+        changed: Callable[[MembershipStep], None],
+        looked: Callable[[str, float | None, int], None],
         clock: Callable[[], float],
     ) -> None:
-        self._members = {one.name: Member(one, HealthMonitor(options, clock())) for one in replicas}
-        self._options = options
+        self._membership = membership
+        self._open = {one.name: OpenReplica(one, membership[one.name]) for one in replicas}
+        self._opens = opens
         self._check_timeout_s = check_timeout_s
-        self._came = came
-        self._went = went
+        self._changed = changed
         self._looked = looked
-        self._refused = refused
         self._clock = clock
-        self._identities: dict[str, ReplicaIdentity] = {}  # by revision
-        self._made_for: ReplicaIdentity | None = None
+        self._canary: Canary | None = None
+        """Who comes has to pass it; None before it is known what a replica should say."""
+        self._checks: dict[str, asyncio.Task[None]] = {}
         self._looks: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
-        self._outages = 0
-        self.left = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)
+        self._left = EngineStatistics(0, 0, 0, 0, 0, 0, 0, kv_use=0.0)
         """What replicas had counted that are not here any more: a sum over a pool does not fall."""
-        self.canary: Canary | None = None
 
-    def __getitem__(self, name: str) -> Member:
-        return self._members[name]
+    def __getitem__(self, name: str) -> OpenReplica:
+        return self._open[name]
 
-    def __iter__(self) -> Iterator[Member]:
-        return iter(list(self._members.values()))
+    def __iter__(self) -> Iterator[OpenReplica]:
+        return iter(list(self._open.values()))
 
-    def items(self) -> ItemsView[str, Member]:
-        return self._members.items()
+    def __contains__(self, one: OpenReplica) -> bool:
+        return self._open.get(one.engine.name) is one
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._open)
 
     async def start(self) -> Capabilities:
         """Start all at once; those that do not answer are checked again while the others serve.
@@ -175,7 +150,7 @@ class Members:
             SaltIgnoredError: none that answers keeps tenants apart, who reach it.
         """
         faults = await asyncio.gather(*(self._start(one) for one in self))
-        up = [one.engine for one in self if one.started]
+        up = [one.engine for one in self if one.member.started]
         if not up:
             told = "; ".join(str(fault) for fault in faults if fault)
             if any(isinstance(fault, SaltIgnoredError) for fault in faults):
@@ -185,27 +160,26 @@ class Members:
         for other in up[1:]:
             if other.identity != first.identity:
                 raise EngineUnavailableError(
-                    f"the replicas serve different models: {first.name} {_shown(first.identity)}, {other.name} "
-                    f"{_shown(other.identity)}; a pool holds replicas of one model"
+                    f"the replicas serve different models: {first.name} {first.identity}, {other.name} "
+                    f"{other.identity}; a pool holds replicas of one model"
                 )
-        self._identities[""] = self._made_for = first.identity
         each = [one.capabilities() for one in up]
         return replace(each[0], salt=all(one.salt for one in each), priority=all(one.priority for one in each))
 
     def enter(self) -> None:
         """Everything that was started comes into service."""
-        for member in self:
-            if member.started:
-                self._comes(member)
+        for one in self:
+            if one.member.started:
+                self._passed(one)
 
     async def prove(self, canary: Canary) -> dict[str, Exception]:
         """Ask the replicas in service now, and later each one before it joins; returns those that failed, by name."""
-        self.canary = canary
-        asked = [one for one in self if one.health.in_service]
+        self._canary = canary
+        asked = [one for one in self if one.member.health.in_service]
         faults = await asyncio.gather(*(canary(one.engine) for one in asked), return_exceptions=True)
         found: dict[str, Exception] = {}
         for one, fault in zip(asked, faults, strict=True):
-            one.proven = fault is None
+            self._membership.asked_canary(one.member, passed=fault is None)
             if isinstance(fault, Exception):
                 found[one.engine.name] = fault
             elif fault is not None:
@@ -214,179 +188,162 @@ class Members:
 
     # Who comes and goes
 
-    def add(self, engine: Replica, announced: Announced) -> None:
-        """It comes into service when it passes its first check."""
-        member = Member(engine, HealthMonitor(self._options, self._clock()), announced)
-        self._members[engine.name] = member
-        self._begin_check(member, self._clock())
-
-    def announced(self, name: str, announced: Announced) -> None:
-        """What a directory says of it now."""
-        member = self._members.get(name)
-        if member is not None and member.announced is not None:
-            member.announced = announced
-
-    def remove(self, name: str) -> None:
-        """It is closed, with what it still computes."""
-        member = self._members.pop(name)
-        self._outages += member.health.statistics().outages
-        before, own = self.left, member.engine.statistics()
-        self.left = before._replace(
-            restarts=before.restarts + own.restarts,
-            prompt_tokens=before.prompt_tokens + own.prompt_tokens,
-            cached_tokens=before.cached_tokens + own.cached_tokens,
-            generated_tokens=before.generated_tokens + own.generated_tokens,
-            tokens_after_cancel=before.tokens_after_cancel + own.tokens_after_cancel,
-        )
-        if member.check is not None and member.check is not asyncio.current_task():
-            member.check.cancel()
-        if all(one.revision != member.revision for one in self):
-            self._identities.pop(member.revision, None)
-        task = asyncio.create_task(member.engine.close(), name=f"close {name}")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-        self._went(name)
-
-    def weight(self, name: str) -> float:
-        """Its share of requests beside the others."""
-        member = self._members.get(name)
-        return 1.0 if member is None or member.announced is None else member.announced.weight
-
-    @property
-    def outages(self) -> int:
-        """Times that a replica was taken out of service, of those that have left, too."""
-        return self._outages + sum(one.health.statistics().outages for one in self)
-
-    async def close(self) -> None:
-        checks = [*self._looks, *(one.check for one in self if one.check is not None)]
-        await end_tasks(*checks)
-        await asyncio.gather(*(one.engine.close() for one in self), *self._leaving)
+    def turn(self) -> None:
+        """Do what is due of who comes and goes."""
+        self._do(self._membership.turn(self._clock()))
 
     def tick(self) -> None:
-        """Begin the checks that are due."""
-        now = self._clock()
-        for member in self:
-            self._begin_check(member, now)
+        """The same, and begin the checks that are due."""
+        self.turn()
+        for one in self:
+            self._begin_check(one)
 
-    def _begin_check(self, member: Member, now: float) -> None:
-        if member.health.due(now):
-            member.check = asyncio.create_task(self._check(member), name=f"check {member.engine.name}")
+    def _do(self, steps: Iterable[MembershipStep]) -> None:
+        for step in steps:
+            act, name, reason = step
+            match act:
+                case MembershipAct.JOIN:
+                    self._join(name)
+                case MembershipAct.ENTER:
+                    _log.info("replica %s is in service", name)
+                case MembershipAct.EXIT:
+                    _log.warning("replica %s is out of service: %s", name, reason)
+                case MembershipAct.DRAIN:
+                    _log.info("replica %s gets no new requests: %s", name, reason)
+                case MembershipAct.RESUME:
+                    _log.info("replica %s is announced again", name)
+                case MembershipAct.LEAVE:
+                    _log.info("replica %s has left: %s", name, reason)
+                    self._close(name)
+                case MembershipAct.REFUSE:
+                    self._close(name)
+            self._changed(step)
+
+    def _join(self, name: str) -> None:
+        """It comes into service when it passes its first check."""
+        assert self._opens is not None, "a list announces nobody"
+        member = self._membership[name]
+        _log.debug("replica %s at %s is checked", name, member.announced.address)
+        one = self._open[name] = OpenReplica(self._opens(name, member.announced), member)
+        self._begin_check(one)
+
+    def _close(self, name: str) -> None:
+        """With what it still computes."""
+        engine = self._open.pop(name).engine
+        self._left = _sum(self._left, engine.statistics()._replace(running=0, waiting=0, kv_use=0.0))
+        check = self._checks.pop(name, None)
+        if check is not None and check is not asyncio.current_task():
+            check.cancel()
+        _kept(self._leaving, engine.close(), f"close {name}")
+
+    async def close(self) -> None:
+        await end_tasks(*self._looks, *self._checks.values())
+        await asyncio.gather(*(one.engine.close() for one in self), *self._leaving)
+
+    def fault(self, one: OpenReplica, error: EngineUnavailableError) -> None:
+        """A request failed on a replica, which may have left."""
+        self._do(self._membership.fault(one.member, error.fault, str(error), self._clock()))
 
     def look(self) -> None:
         """Begin to read the figures of what is in service; a busy replica is not checked, and is what scaling asks for."""
-        for member in self:
-            if member.health.in_service:
-                task = asyncio.create_task(self._look(member), name=f"look at {member.engine.name}")
-                self._looks.add(task)
-                task.add_done_callback(self._looks.discard)
+        for one in self:
+            if one.member.health.in_service:
+                _kept(self._looks, self._look(one.engine), f"look at {one.engine.name}")
 
-    async def _look(self, member: Member) -> None:
+    async def _look(self, engine: Replica) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._check_timeout_s):
-                await member.engine.scrape()
-                self._looked(member)
+                await engine.scrape()
+                self._looked(engine.name, engine.kv_use, engine.kv_tokens)
+
+    # Questions
+
+    def serving(self) -> list[OpenReplica]:
+        """Those that answer new requests."""
+        return [one for one in self if one.member.asked and not one.member.computes_for_others]
+
+    def prefilling(self) -> list[OpenReplica]:
+        """Those that compute prompts for others to answer."""
+        return [one for one in self if one.member.asked and one.member.computes_for_others]
 
     def kv_use(self) -> dict[str, float]:
-        """By replica in service, of those that say."""
-        return {name: use for name in self._in_service() if (use := self[name].engine.kv_use) is not None}
+        """By replica that is asked, of those that say."""
+        return {name: one.kv_use for name, one in self._asked() if one.kv_use is not None}
 
     def prompt_tokens_by_tier(self) -> dict[str, Mapping[str, int]]:
-        """By replica in service."""
-        return {name: self[name].engine.prompt_tokens_by_tier for name in self._in_service()}
+        """By replica that is asked."""
+        return {name: one.prompt_tokens_by_tier for name, one in self._asked()}
 
-    def fault(self, member: Member, error: EngineUnavailableError) -> None:
-        """A request failed on a replica, which may have left."""
-        if self._members.get(member.engine.name) is member and member.health.fault(
-            error.fault, str(error), self._clock()
-        ):
-            self._goes(member)
+    def _asked(self) -> Iterator[tuple[str, Replica]]:
+        return ((name, one.engine) for name, one in self._open.items() if one.member.asked)
 
-    def serving(self) -> list[str]:
-        """Those that answer new requests."""
-        return [name for name in self._in_service() if self[name].role is not Role.PREFILL]
-
-    def prefilling(self) -> list[str]:
-        """Those that compute prompts for others to answer."""
-        return [name for name in self._in_service() if self[name].role is Role.PREFILL]
-
-    def _in_service(self) -> list[str]:
-        return [name for name, one in self._members.items() if one.health.in_service and not one.draining]
+    def counted(self) -> EngineStatistics:
+        """Of all together."""
+        uses = self.kv_use().values()
+        totals = _sum(self._left, *(one.engine.statistics()._replace(kv_use=0.0) for one in self))
+        return totals._replace(kv_use=sum(uses) / len(uses) if uses else None)
 
     def unavailable(self) -> EngineUnavailableError:
         """Why nothing can be served."""
-        reasons = (f"{name} ({one.health.reason})" for name, one in self._members.items())
+        reasons = (f"{name} ({one.member.health.reason})" for name, one in self._open.items())
         return EngineUnavailableError("no replica is in service: " + ", ".join(reasons))
 
     def statistics(self) -> Mapping[str, ReplicaHealthStatistics]:
-        return {name: one.health.statistics() for name, one in self._members.items()}
+        return {name: one.member.health.statistics() for name, one in self._open.items()}
 
-    async def _start(self, member: Member) -> EngineUnavailableError | None:
+    # Checks
+
+    async def _start(self, one: OpenReplica) -> EngineUnavailableError | None:
         try:
-            await member.engine.start()
+            await one.engine.start()
         except EngineUnavailableError as error:
-            member.health.failed(str(error), self._clock())
+            self._failed(one, RefusalReason.SILENT, str(error))
             return error
-        member.started = True
+        self._membership.answered(one.member, one.engine.identity, one.engine.process)
         return None
 
-    async def _check(self, member: Member) -> None:
+    def _begin_check(self, one: OpenReplica) -> None:
+        if one.member.health.due(self._clock()):
+            name = one.engine.name
+            self._checks[name] = asyncio.create_task(self._check(one), name=f"check {name}")
+
+    async def _check(self, one: OpenReplica) -> None:
+        engine, member = one
         reason, why = "", RefusalReason.SILENT
         limit_s = self._check_timeout_s * (1 if member.came else _FIRST_CHECK)
         try:
             async with asyncio.timeout(limit_s):
-                if member.started:
-                    await member.engine.check()
-                else:  # which asks for more than a check does
-                    await member.engine.start()
-                    member.started = True
-                reason = self._unlike(member)
-                member.proven = member.proven and member.process == member.engine.process
-                if not reason and not member.proven and self.canary is not None:
-                    await self.canary(member.engine)
-                    member.proven = True
+                await (engine.check() if member.started else engine.start())  # which asks for more than a check does
+                reason = self._membership.answered(member, engine.identity, engine.process)
+                if not reason and not member.proven and self._canary is not None:
+                    await self._canary(engine)
+                    self._membership.asked_canary(member, passed=True)
             why = RefusalReason.MISFIT if reason else why
         except TimeoutError:
             reason = f"a check took longer than {limit_s:g} s"
         except Exception as error:  # noqa: BLE001 - whatever a server answers, it has not passed
             reason = str(error) or type(error).__name__
             why = RefusalReason.MISFIT if isinstance(error, ConfigError | SaltIgnoredError) else why
-        now, name = self._clock(), member.engine.name
-        if self._members.get(name) is not member:
-            return  # it has left meanwhile
         if reason:
-            if member.health.failed(reason, now):
-                self._goes(member)
-            if not member.came and member.announced is not None:
-                self._refused(name, why, reason)
-            return
-        if member.health.passed(now) or member.process != member.engine.process:
-            self._comes(member)
-        self._looked(member)
+            self._failed(one, why, reason)
+        elif one in self:  # it may have left meanwhile
+            self._passed(one)
+            self._looked(engine.name, engine.kv_use, engine.kv_tokens)
 
-    def _unlike(self, member: Member) -> str:
-        """How a replica differs from those of its revision, or from what the pool's prompts are made for; empty where it does not."""
-        own, revision = member.engine.identity, member.revision
-        expected = self._identities.get(revision)
-        if expected is not None and own != expected:
-            those = f"others of revision {revision!r}" if revision else "the pool"
-            return f"serves {_shown(own)}, {those} {_shown(expected)}"
-        made_for = self._made_for or own
-        if own.block_tokens != made_for.block_tokens or own.context_limit_tokens < made_for.context_limit_tokens:
-            return f"serves {_shown(own)}, and prompts are made for {_shown(made_for)}"
-        return ""
+    def _passed(self, one: OpenReplica) -> None:
+        engine, member = one
+        self._do(self._membership.passed(member, engine.identity, engine.process, self._clock()))
 
-    def _comes(self, member: Member) -> None:
-        member.health.passed(self._clock())
-        member.process, member.came = member.engine.process, True
-        self._identities.setdefault(member.revision, member.engine.identity)
-        self._made_for = self._made_for or member.engine.identity
-        _log.info("replica %s is in service", member.engine.name)
-        self._came(member.engine.name)
-
-    def _goes(self, member: Member) -> None:
-        _log.warning("replica %s is out of service: %s", member.engine.name, member.health.reason)
-        self._went(member.engine.name)
+    def _failed(self, one: OpenReplica, why: RefusalReason, reason: str) -> None:
+        self._do(self._membership.failed(one.member, why, reason, self._clock()))
 
 
-def _shown(identity: ReplicaIdentity) -> str:
-    return f"{identity.model!r} ({identity.context_limit_tokens} tokens, blocks of {identity.block_tokens})"
+def _sum(*each: EngineStatistics) -> EngineStatistics:
+    return EngineStatistics(*(sum(column) for column in zip(*each, strict=True)))
+
+
+def _kept(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None], name: str) -> None:
+    """Begun, and held until it is over."""
+    task = asyncio.create_task(work, name=name)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

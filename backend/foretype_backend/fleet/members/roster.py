@@ -1,4 +1,4 @@
-"""A pool's replicas follow what is announced: the directory is asked every half second, and what :mod:`.membership` says is done."""
+"""A pool's replicas follow what is announced: the directory is asked every half second, and :mod:`.membership` told what it says."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final
 
 from foretype_wire.redaction import log_fault
 from foretype_wire.tasks import end_tasks
 
 from foretype_backend.errors import DirectoryError, EngineUnavailableError
-from foretype_backend.fleet.members.announced import Announced, AnnouncedRollout, RefusalReason
-from foretype_backend.fleet.members.membership import (
-    Fact,
-    Membership,
-    MembershipAct,
-    MembershipStatistics,
-    MembershipStep,
-    Phase,
-)
-from foretype_backend.fleet.members.replicas import Members, Replica
+from foretype_backend.fleet.members.announced import AnnouncedRollout, RefusalReason
+from foretype_backend.fleet.members.member import Phase
+from foretype_backend.fleet.members.membership import Membership, MembershipStatistics
+from foretype_backend.fleet.members.replicas import Members, OpensReplica
+from foretype_backend.fleet.members.rules import MembershipRules
 from foretype_backend.fleet.members.sources import Source
 
 _log = logging.getLogger("foretype.pool")
@@ -30,49 +25,41 @@ _LOOK_S: Final = 0.02
 _TOLD_AT_ONCE: Final = 8
 
 
-class OpensReplica(Protocol):
-    def __call__(self, name: str, announced: Announced) -> Replica:
-        """An engine of that name for a replica, not started."""
-        ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """Where replicas are announced, and what is let in.
+
+    Attributes:
+        opens: makes the engine of one that joins.
+        first_wait_s: how long the start waits for the first one.
+    """
+
+    source: Source
+    opens: OpensReplica
+    rules: MembershipRules = field(default_factory=MembershipRules)
+    poll_s: float = 0.5
+    first_wait_s: float = 120.0
 
 
 class Roster:
     """See the module.
 
     Args:
-        opens: makes the engine of a replica that joins.
-        changed: called when somebody may be asked, or not any more.
         clock: seconds, the pool's.
     """
 
     def __init__(
-        self,
-        source: Source,
-        membership: Membership,
-        members: Members,
-        *,
-        opens: OpensReplica,
-        changed: Callable[[], None],
-        poll_s: float,
-        clock: Callable[[], float],
+        self, discovery: Discovery, membership: Membership, members: Members, *, clock: Callable[[], float]
     ) -> None:
-        self.membership = membership
         self.rollout: AnnouncedRollout | None = None
-        self.takes: Callable[[str], bool] = lambda _: True
-        """Which revisions are this pool's; those of another pool of the same name are not."""
-        self._source = source
+        self._source = discovery.source
+        self._poll_s = discovery.poll_s
+        self._membership = membership
         self._members = members
-        self._opens = opens
-        self._changed = changed
-        self._poll_s = poll_s
         self._clock = clock
         self._asking: asyncio.Task[None] | None = None
         self._told_failure = self._told_rollout = ""
         self._told_refused = set[tuple[str, RefusalReason]]()
-
-    def made_for(self, block_tokens: int) -> None:
-        """Prompts are made for caches of such blocks: who has others is not asked."""
-        self.membership.rules = replace(self.membership.rules, block_tokens=block_tokens)
 
     async def first(self, wait_s: float) -> None:
         """Returns when a replica is in service. Raises EngineUnavailableError: none is within so many seconds."""
@@ -80,7 +67,6 @@ class Roster:
         try:
             async with asyncio.timeout(wait_s):
                 while not self._members.serving():
-                    self.turn()
                     self._members.tick()
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
@@ -103,17 +89,8 @@ class Roster:
         await end_tasks(task)
         await self._source.close()
 
-    def turn(self) -> None:
-        """Do what is due."""
-        now = self._clock()
-        facts = {
-            name: Fact(one.health.in_service, one.health.statistics().in_flight) for name, one in self._members.items()
-        }
-        for step in self.membership.turn(facts, now):
-            self._do(step)
-
     def statistics(self) -> MembershipStatistics:
-        return self.membership.statistics(self._clock())
+        return self._membership.statistics(self._clock())
 
     async def _ask_on(self) -> None:
         while True:
@@ -128,20 +105,17 @@ class Roster:
         try:
             answer = await self._source.ask()
         except DirectoryError as error:
-            self.membership.unheard(str(error))
+            self._membership.unheard(str(error))
             if not self._told_failure:
                 _log.warning("the directory of replicas is not believed, those that serve go on: %s", error)
             self._told_failure = str(error)
             return
-        ours = tuple(one for one in answer.replicas if self.takes(one.revision))
-        self.membership.heard(answer._replace(replicas=ours), self._clock())
+        self._membership.heard(answer, self._clock())
         if self._told_failure:
             _log.info("the directory of replicas answers again")
         self._told_failure = ""
-        for name, announced in self.membership.statistics(self._clock()).announced.items():
-            self._members.announced(name, announced)
-        self._tell_refused()
-        self.turn()
+        self.tell_refused()
+        self._members.turn()
         try:
             self.rollout = await self._source.rollout()
             self._told_rollout = ""
@@ -150,31 +124,7 @@ class Roster:
                 _log.warning("the roll-out stays as it was: %s", error)
             self._told_rollout = str(error)
 
-    def _do(self, step: MembershipStep) -> None:
-        name = step.name
-        match step.act:
-            case MembershipAct.JOIN:
-                announced = self.membership.announced(name)
-                _log.debug("replica %s at %s is checked", name, announced.address)
-                self._members.add(self._opens(name, announced), announced)
-            case MembershipAct.DRAIN:
-                _log.info("replica %s gets no new requests: %s", name, step.reason)
-                self._members[name].draining = True
-            case MembershipAct.RESUME:
-                _log.info("replica %s is announced again", name)
-                self._members[name].draining = False
-            case MembershipAct.LEAVE:
-                _log.info("replica %s has left: %s", name, step.reason)
-                self._members.remove(name)
-        self._changed()
-
-    def refused(self, name: str, why: RefusalReason, reason: str) -> None:
-        """A replica that was to join did not pass its check."""
-        self._members.remove(name)
-        self.membership.refuse(name, why, reason, self._clock())
-        self._tell_refused()
-
-    def _tell_refused(self) -> None:
+    def tell_refused(self) -> None:
         """Each once, as long as it is announced; a directory that makes up hundreds fills no log."""
         found = self.statistics()
         new = [one for one in found.refused if (one.name, one.why) not in self._told_refused]

@@ -83,17 +83,21 @@ class SpeculationPolicy:
     """Counts steps by language, and in each by pattern; says for each request whether to guess: where either is off, no.
 
     Args:
-        guesses: tokens guessed per step in the mean, steps without a guess included; changes as the engine counts.
+        guesses: tokens guessed per step in the mean, steps without a guess included.
     """
 
     def __init__(self, guesses: float, options: SpeculationOptions | None = None) -> None:
         if guesses <= 0:
             raise ValueError(f"guesses must be above 0, not {guesses}; an engine that guesses nothing needs no policy")
-        self.guesses = guesses
+        self._guesses = guesses
         self.options = options or SpeculationOptions()
         self._languages: dict[str, _Kind] = {}
         self._patterns: dict[tuple[str, Pattern], _Kind] = {}
         self._verdicts = dict.fromkeys(SpeculationVerdict, 0)
+
+    def counted(self, guesses: float) -> None:
+        """The engine guesses so many tokens per step by now."""
+        self._guesses = guesses
 
     def note(self, language: str, pattern: Pattern, tokens: int) -> None:
         """A decode step that was speculated for gave so many tokens: one of the target, the others accepted guesses."""
@@ -149,7 +153,7 @@ class SpeculationPolicy:
 
     def __repr__(self) -> str:
         off = [name for name, one in self._languages.items() if not one.on]
-        return f"<SpeculationPolicy of {self.guesses:.1f}: {len(self._languages)} languages, off for {off}>"
+        return f"<SpeculationPolicy of {self._guesses:.1f}: {len(self._languages)} languages, off for {off}>"
 
     def _standing(self, known: _Kind) -> SpeculationStanding:
         return SpeculationStanding(known.steps, known.tokens, known.judged, known.on)
@@ -157,4 +161,4 @@ class SpeculationPolicy:
     def _share(self, known: _Kind) -> float | None:
         if known.steps < (self.options.steps_min if known.on else self.options.probe_steps):
             return None
-        return max(0.0, known.tokens / known.steps - 1) / self.guesses
+        return max(0.0, known.tokens / known.steps - 1) / self._guesses
