@@ -1,6 +1,5 @@
 """The gateway and the real client on one socket: what one says the other understands."""
 
-import asyncio
 import contextlib
 import random
 import time
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 from asking import answer_of
 from backend.identity_world import NOW_MS, added_key, identity_of, salts
-from backend.world import TOKEN, TOKENIZER_PATH, World, closing, gateway, profile, scripted, until
+from backend.world import TOKENIZER_PATH, World, closing, gateway, profile, scripted, until
 from context.tiny import raw, tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_client.client import ClientOptions, open_client
@@ -25,7 +24,7 @@ from foretype_context.prompt.segments import Segment
 from foretype_context.syntax.document import Document, Edit
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer, tokenizer_from_bytes
 from foretype_wire.errors import RequestRefusedError
-from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish
+from foretype_wire.messages import Complete
 
 SOURCE = Path(__file__).read_text("utf-8")
 
@@ -130,22 +129,6 @@ async def test_a_family_that_the_client_never_heard_of_is_taken_from_the_profile
                 assert done.usage.prompt_tokens == call.prompt_tokens
 
 
-async def test_cancel_of_the_client_frees_the_engine() -> None:
-    async def slow(seconds: float) -> None:
-        await asyncio.sleep(0.01)
-
-    async with gateway(scripted("word " * 200, sleep=slow)) as world, session_of(world) as session:
-        calls = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 1)
-        stream = session.complete(calls[0])
-        items = aiter(stream)
-        assert isinstance(await anext(items), Delta)
-        stream.cancel()
-        end = [item async for item in stream][-1]
-        assert isinstance(end, Done)
-        assert end.finish is Finish.CANCELLED
-        await world.idle()
-
-
 async def test_a_gateway_that_forgot_asks_again_and_the_client_never_notices() -> None:
 
     async with gateway(scripted("x\n")) as world, session_of(world) as session:
@@ -167,24 +150,6 @@ async def test_a_refusal_reaches_the_caller_with_code_and_field() -> None:
         with pytest.raises(RequestRefusedError) as caught:
             await answer_of(session, Complete(id="x", segments=call.segments, max_tokens=10**6))
         assert (caught.value.code, caught.value.field) == ("invalid_request", "max_tokens")
-
-
-async def test_the_token_of_the_client_opens_the_gateway_and_the_tokenizer(tmp_path: Path) -> None:
-    async with gateway(token=TOKEN) as world, session_of(world, token=TOKEN, cache_dir=tmp_path) as session:
-        assert await session.tokenizer_json() == TOKENIZER_PATH.read_bytes()
-
-
-async def test_feedback_and_changes_of_the_client_arrive() -> None:
-    acknowledged: list[str] = []
-    changes: list[object] = []
-    async with (
-        gateway(changed=lambda _session, change: changes.append(change)) as world,
-        session_of(world) as session,
-    ):
-        session.acknowledged.add(acknowledged.append)
-        assert session.feedback("b1", [{"what": "shown"}])
-        session.changed(["file:///a.py"], ChangeReason.EDIT)
-        await until(lambda: acknowledged == ["b1"] and len(changes) == 1)
 
 
 async def test_a_client_says_why_it_has_no_gateway_any_more(tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, scripted, until
+from backend.test_stream_with_client import session_of
+from backend.world import TOKENIZER, TOKENIZER_PATH, gateway, scripted, until
 from client.wire_server import read
 from foretype_client.session.connecting import Backoff
 from foretype_client.session.session import Session
@@ -27,23 +26,6 @@ def call(id: str, above: str, typed: str, below: str = "", **more: Any) -> Compl
     return Complete(id=id, segments=segments, **({"max_tokens": 64} | more))
 
 
-@asynccontextmanager
-async def connected(world: World, **options: Any) -> AsyncIterator[Session]:
-    session = Session(
-        world.ws_url,
-        clock=time.monotonic,
-        rng=random.Random(1),
-        backoff=Backoff(base_s=0.01, cap_s=0.02),
-        **options,
-    )
-    await session.start()
-    try:
-        await session.ready(60)
-        yield session
-    finally:
-        await session.close()
-
-
 @pytest.mark.parametrize("json", [False, True])
 async def test_the_engine_sees_the_prompt_that_the_client_has_whatever_travelled(json: bool) -> None:
     """Random sessions over a few texts; the gateway forgets its cache at random, and `need` repairs it."""
@@ -54,7 +36,7 @@ async def test_the_engine_sees_the_prompt_that_the_client_has_whatever_travelled
         return "x"
 
     rng = random.Random(5)
-    async with gateway(scripted(answer)) as world, connected(world, json=json) as session:
+    async with gateway(scripted(answer)) as world, session_of(world, json=json) as session:
         for number in range(40):
             if rng.random() < 0.2:
                 for connection in world.gateway.stream.connections:
@@ -76,7 +58,7 @@ async def test_the_engine_sees_the_prompt_that_the_client_has_whatever_travelled
 
 
 async def test_a_cancel_frees_the_engine_and_is_confirmed() -> None:
-    async with gateway(scripted("y = 1\n" * 500, decode_s_per_token=0.002)) as world, connected(world) as session:
+    async with gateway(scripted("y = 1\n" * 500, decode_s_per_token=0.002)) as world, session_of(world) as session:
         stream = session.complete(call("1", "x = 1\n", "", max_tokens=1000))
         assert isinstance(await anext(aiter(stream)), Delta)
         stream.cancel()
@@ -91,7 +73,7 @@ async def test_a_cancel_frees_the_engine_and_is_confirmed() -> None:
 
 
 async def test_superseding_cancels_the_named_request_alone() -> None:
-    async with gateway(scripted("y = 1\n" * 500, decode_s_per_token=0.002)) as world, connected(world) as session:
+    async with gateway(scripted("y = 1\n" * 500, decode_s_per_token=0.002)) as world, session_of(world) as session:
         first = session.complete(call("1", "x = 1\n", "", max_tokens=1000))
         other = session.complete(call("2", "z = 1\n", "", max_tokens=4))
         second = session.complete(call("3", "x = 1\n", "y", supersedes="1", max_tokens=4))
@@ -101,7 +83,7 @@ async def test_superseding_cancels_the_named_request_alone() -> None:
 
 
 async def test_a_wrong_token_count_is_a_refusal_and_the_connection_lives() -> None:
-    async with gateway() as world, connected(world) as session:
+    async with gateway() as world, session_of(world) as session:
         with pytest.raises(RequestRefusedError) as raised:
             await read(session.complete(call("1", "x = 1\n", "", prompt_tokens=1)))
         assert raised.value.code is ErrorCode.TOKENIZER_MISMATCH
@@ -113,7 +95,7 @@ async def test_feedback_is_acknowledged_and_changes_arrive() -> None:
     acknowledged: list[str] = []
     async with (
         gateway(changed=lambda _session, change: changes.append(change)) as world,
-        connected(world) as session,
+        session_of(world) as session,
     ):
         session.acknowledged.add(acknowledged.append)
         session.changed(["file:///a.py"], ChangeReason.PULL)
@@ -124,7 +106,7 @@ async def test_feedback_is_acknowledged_and_changes_arrive() -> None:
 
 async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
     async with gateway(token="a-long-enough-token") as world:
-        async with connected(world, token="a-long-enough-token", cache_dir=tmp_path) as session:
+        async with session_of(world, token="a-long-enough-token", cache_dir=tmp_path) as session:
             assert await session.tokenizer_json() == await asyncio.to_thread(TOKENIZER_PATH.read_bytes)
         session = Session(world.ws_url, token="another-token", clock=time.monotonic, rng=random.Random(1))
         states: list[bool] = []
@@ -137,7 +119,8 @@ async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
 
 
 async def test_goaway_of_the_real_gateway_moves_the_session_on() -> None:
-    async with gateway() as world, connected(world) as session:
+    quick = Backoff(base_s=0.01, cap_s=0.02)
+    async with gateway() as world, session_of(world, backoff=quick) as session:
         world.gateway.stream.goaway(1000.0)
         await until(lambda: not session.connected)
         world.gateway.stream.draining = False  # another gateway, behind the same address
