@@ -48,21 +48,6 @@ async def test_the_model_suggests_and_typing_through_costs_nothing(served, tmp_p
         assert status["model"] == served.model
 
 
-async def test_fifty_quick_requests_are_answered_once_each(served, tmp_path):
-    async with editor(tmp_path, "--gateway", served.url) as it:
-        it.open(SOURCE)
-        line, character = CURSOR
-        requests = []
-        for i, char in enumerate("file_with_a_name_of_its_own_that_nobody_expected_at"[:50]):
-            it.insert(line, character + i, char)
-            requests.append(it.ask(line, character + i + 1))
-            await asyncio.sleep(0)
-        async with asyncio.timeout(DEADLINE_S):
-            answers = await asyncio.gather(*requests)
-        assert len(answers) == 50
-        assert (await it.status())["counts"]["answered"] == 50
-
-
 async def test_a_killed_engine_is_silent_and_suggestions_come_back(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         it.open(SOURCE)

@@ -17,16 +17,6 @@ def slow(tmp_path_factory):
         yield running
 
 
-@pytest.mark.slow
-async def test_the_capability_is_advertised(served, tmp_path):
-    async with editor(tmp_path, "--gateway", served.url) as it:
-        assert it.capabilities.inline_completion_provider is not None
-        assert it.capabilities.text_document_sync.change == types.TextDocumentSyncKind.Incremental
-        status = await it.status()
-        assert status["state"] == "ready"
-        assert status["model"] == "scripted"
-
-
 async def test_a_suggestion_comes_with_range_and_command_and_accepting_is_taken(served, tmp_path):
     async with editor(tmp_path, "--gateway", served.url) as it:
         it.open(SOURCE)

@@ -75,10 +75,16 @@ class Emacs(Terminal):
         self.press("C-x", "1", "M->")
         self.until_ready()
 
-    def offered(self):
-        """At the end of the file stands `    value = `, and behind it what a scripted gateway says there."""
-        self.type("    value = ")
-        self.until("value = value =  # scripted")
+    def to_start(self):
+        self.ask("(progn (goto-char (point-min)) t)")
+
+    def new_line(self):
+        """Ready to type on an empty line at the end of the file, where the cursor was put."""
+
+    def command(self, name):
+        """One of the plugin's commands."""
+        self.press("M-x")
+        self.type(f"foretype-{name}\n")
 
     def type(self, text, pause_s=0.0):
         super().type(text.replace("\n", "\r"), pause_s)  # a line feed is another key

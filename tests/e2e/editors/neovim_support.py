@@ -82,11 +82,18 @@ class Neovim(Terminal):
         assert self.ask(AFRESH.format(file=self.file))
         self.until_ready()
 
-    def offered(self):
-        """At the end of the file stands `    value = `, and behind it what a scripted gateway says there."""
+    def to_start(self):
+        """The cursor goes to the start of the file, where Neovim begins."""
+
+    def new_line(self):
+        """Ready to type on an empty line at the end of the file."""
         self.press("G")
-        self.type("o    value = ")
-        self.until("value = value =  # scripted")
+        self.type("o")
+
+    def command(self, name):
+        """One of the plugin's commands, named as Emacs names it."""
+        self.type(":Foretype" + "".join(map(str.title, name.split("-"))))
+        self.press("Enter")
 
     def ask(self, lua):
         """What a Lua expression is, as JSON carries it."""

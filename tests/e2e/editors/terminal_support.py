@@ -90,6 +90,12 @@ class Terminal:
             time.sleep(0.02)
         return screen
 
+    def offered(self):
+        """At the end of the file stands `    value = `, and behind it what a scripted gateway says there."""
+        self.new_line()
+        self.type("    value = ")
+        self.until("value = value =  # scripted")
+
     def taken(self):
         """Tab, and what a scripted gateway says is in the buffer."""
         self.press("Tab")

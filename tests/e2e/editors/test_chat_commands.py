@@ -25,42 +25,18 @@ def opened(request, chatting, tmp_path):
         yield it
 
 
-@pytest.mark.parametrize("opened", [Neovim, OldNeovim], indirect=True)
-def test_neovim_explains_documents_and_completes(opened, chat):
+@pytest.mark.parametrize("opened", [Neovim, OldNeovim, Emacs], indirect=True)
+def test_a_function_is_explained_documented_and_completed(opened, chat):
+    opened.to_start()
     chat.again("It scales", " a vector.")
-    opened.type(":ForetypeExplainCode")
-    opened.press("Enter")
+    opened.command("explain-code")
     opened.until("It scales a vector.")
     chat.again("Scale a vector.")
-    opened.type(":ForetypeDocumentCode")
-    opened.press("Enter")
-    opened.until(lambda _: opened.buffer() == DOCUMENTED.rstrip("\n"))
-    opened.type(":ForetypeCompleteFunction")
-    opened.press("Enter")
+    opened.command("document-code")
+    opened.until(lambda _: opened.buffer().rstrip("\n") == DOCUMENTED.rstrip("\n"))
+    opened.command("complete-function")
     opened.until(lambda _: "return None" in opened.buffer())
-    assert (
-        opened.buffer().startswith(DOCUMENTED.removesuffix("    pass\n").rstrip("\n")) and "pass" not in opened.buffer()
-    )
-    opened.type(":ForetypeDocumentCode")
-    opened.press("Enter")
-    opened.until("scale is documented already")
-
-
-@pytest.mark.parametrize("opened", [Emacs], indirect=True)
-def test_emacs_explains_documents_and_completes(opened, chat):
-    opened.ask("(progn (goto-char (point-min)) t)")
-    chat.again("It scales", " a vector.")
-    opened.press("M-x")
-    opened.type("foretype-explain-code\n")
-    opened.until("It scales a vector.")
-    chat.again("Scale a vector.")
-    opened.press("M-x")
-    opened.type("foretype-document-code\n")
-    opened.until(lambda _: opened.buffer() == DOCUMENTED)
-    opened.press("M-x")
-    opened.type("foretype-complete-function\n")
-    opened.until(lambda _: "return None" in opened.buffer())
+    assert opened.buffer().startswith(DOCUMENTED.removesuffix("    pass\n").rstrip("\n"))
     assert "pass" not in opened.buffer()
-    opened.press("M-x")
-    opened.type("foretype-document-code\n")
+    opened.command("document-code")
     opened.until("scale is documented already")

@@ -3,6 +3,7 @@
 import pytest
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.session_support import tapping
+from e2e.editors.terminal_cases import TerminalCases
 from e2e.editors.test_hard_times import processes
 from e2e.lsp_support import SOURCE, gateway, server_command
 
@@ -25,14 +26,13 @@ def emacs(started):
     return started
 
 
-def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(emacs):
-    before = emacs.status()["counts"]["accepted"]
-    emacs.offered()
-    assert emacs.buffer() == SOURCE + "    value = "
-    emacs.taken()
-    assert emacs.buffer() == SOURCE + "    value = value =  # scripted"
-    emacs.until(lambda _: emacs.status()["counts"]["accepted"] == before + 1)
-    assert emacs.complaints() == []
+@pytest.fixture
+def editor(emacs):
+    return emacs
+
+
+class TestWhatIsAsInEveryTerminal(TerminalCases):
+    """With the process of this file."""
 
 
 def test_several_lines_are_shown_and_accepted_at_once(emacs):
@@ -66,26 +66,6 @@ def test_a_cursor_that_is_moved_back_goes_where_it_should_and_takes_the_suggesti
     emacs.until(lambda _: emacs.ghost() == "")
     emacs.type("X")
     emacs.until(lambda _: emacs.buffer() == SOURCE + "value =X ")
-
-
-def test_before_closers_the_line_is_accepted_as_it_was_shown(emacs):
-    emacs.type("print()")
-    emacs.press("Left")
-    emacs.type("f")
-    emacs.until(lambda _: "# scripted" in emacs.ghost())
-    shown = next(line for line in emacs.screen().splitlines() if line.startswith("print"))
-    emacs.taken()
-    assert emacs.buffer().splitlines()[3] == shown.rstrip()
-
-
-def test_a_word_and_a_line_are_accepted_by_themselves(emacs):
-    emacs.offered()
-    emacs.press("M-Right")
-    emacs.until(lambda _: emacs.buffer() == SOURCE + "    value = value")
-    emacs.until("value = value =  # scripted")
-    emacs.press("M-l")
-    emacs.until(lambda _: emacs.buffer() == SOURCE + "    value = value =  # scripted")
-    assert emacs.complaints() == []
 
 
 def test_an_accept_waits_for_no_server(served, tmp_path):

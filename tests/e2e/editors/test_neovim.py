@@ -1,8 +1,8 @@
 """Neovim 0.12 in a terminal, with the real server and a real gateway that answers by a script."""
 
 import pytest
-from e2e.editors.neovim_cases import NeovimCases
 from e2e.editors.neovim_support import Neovim
+from e2e.editors.terminal_cases import NeovimCases
 from e2e.lsp_support import SOURCE, server_command
 
 MISSING = Neovim.missing()
@@ -52,14 +52,9 @@ def neovim(started):
     return started
 
 
-def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
-    before = neovim.status()["counts"]["accepted"]
-    neovim.offered()
-    assert neovim.buffer() == SOURCE + "    value = "
-    neovim.taken()
-    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
-    assert neovim.status()["counts"]["accepted"] == before + 1
-    assert neovim.complaints() == [""]
+@pytest.fixture
+def editor(neovim):
+    return neovim
 
 
 def test_the_plugin_asks_by_itself_and_the_timer_of_neovim_asks_nothing_twice(neovim):

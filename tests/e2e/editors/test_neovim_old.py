@@ -1,8 +1,8 @@
 """Neovim before 0.12, which draws no suggestions itself: the plugin's fallback, in Debian's 0.7.2 or what is there."""
 
 import pytest
-from e2e.editors.neovim_cases import NeovimCases
 from e2e.editors.neovim_support import OldNeovim
+from e2e.editors.terminal_cases import NeovimCases
 from e2e.lsp_support import SOURCE, server_command
 
 MISSING = OldNeovim.missing()
@@ -27,14 +27,9 @@ def neovim(started):
     return started
 
 
-def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
-    before = neovim.status()["counts"]["accepted"]
-    neovim.offered()
-    assert neovim.buffer() == SOURCE + "    value = "
-    neovim.taken()
-    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
-    neovim.until(lambda _: neovim.status()["counts"]["accepted"] == before + 1)
-    assert neovim.complaints() == [""]
+@pytest.fixture
+def editor(neovim):
+    return neovim
 
 
 def test_several_lines_are_shown_and_accepted_at_once(neovim):
