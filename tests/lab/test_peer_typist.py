@@ -283,7 +283,7 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     row = _row(TypistTally(keys_without=10, keys_with=9), [], {})
     result = {
         "recording": "r", "from_minute": 0.0, "minutes": 1.0, "keys": 10, "model": "m.gguf", "threads": 1,
-        "sampling": "greedy", "accept_rule": "A-line", "decide_ms": 200.0, "debounce_ms": 75.0, "peer": "llama 1",
+        "accept_rule": "A-line", "decide_ms": 200.0, "debounce_ms": 75.0, "peer": "llama 1",
         "peer_arguments": ["-b", "1"], "systems": {"llama_vim": row, "foretype": row},
     }  # fmt: skip
     path = tmp_path / "one.json"
@@ -291,7 +291,7 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     page = tmp_path / "peers.md"
     write_page(page, [path])
     text = page.read_text()
-    assert "| keystrokes saved | 10.00% | 10.00% |" in text and "one.json" in text
+    assert "| keystrokes saved | 10.00% | 10.00% |" in text and "greedy sampling" in text and "one.json" in text
     assert len(table_of(result)) >= 12 and "Random weights" not in text
     path.write_text(json.dumps(result | {"random_weights": True}))
     write_page(page, [path])

@@ -77,7 +77,7 @@ def _run(path: Path, result: dict[str, Any]) -> str:
         "",
         (
             f"{result['minutes']:,} minutes from minute {result['from_minute']:g} on, {result['keys']:,} keys; `{result['model']}`, "
-            f"{result['threads']} thread{'s' if result['threads'] != 1 else ''}, {result['sampling']} sampling, rule "
+            f"{result['threads']} thread{'s' if result['threads'] != 1 else ''}, {result.get('sampling', 'greedy')} sampling, rule "
             f"{result['accept_rule']}, read for {result['decide_ms']:g} ms, our debounce {result['debounce_ms']:g} ms; llama.cpp from "
             f"{result['peer']} with `{' '.join(result['peer_arguments'])}`. `{path.name}`{_RANDOM if result.get('random_weights') else ''}"
         ),
