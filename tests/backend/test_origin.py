@@ -18,7 +18,7 @@ from foretype_wire.messages import VERSION, Hello, Workspace
     ],
 )
 def test_a_document_belongs_to_the_longest_root_that_holds_it(document: str, repository: str) -> None:
-    session = GatewaySession("c1", max_tokens=LimitsConfig().max_tokens)
+    session = GatewaySession("c1", (), max_tokens=LimitsConfig().max_tokens)
     assert session.repository_of(document) == ""  # before `hello`
     roots = {"/home/a/shop": "shop", "/home/a/shop/vendor/lib/": "lib", "/home/a/with space": "space"}
     workspaces = [Workspace(root=root, repository=name) for root, name in roots.items()]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -232,20 +232,21 @@ class GatewaySession:
 
     Args:
         name: unique per connection; prefixes request keys, so that no connection can reach another's requests.
+        live: ids of requests that were admitted and have not ended, as the door has them.
         max_tokens: most tokens that one request may generate.
     """
 
-    def __init__(self, name: str, *, max_tokens: int) -> None:
+    def __init__(self, name: str, live: Collection[str], *, max_tokens: int) -> None:
         self.name = name
+        self._live = live
         self._max_tokens = max_tokens
         self.hello: Hello | None = None
         self.cache = SegmentCache(SEGMENT_CACHE_BYTES)
-        self.live: set[str] = set()
         self._early_cancels: OrderedDict[str, float] = OrderedDict()
         self._placed = ("", "")  # the last document, and its repository
 
     def __repr__(self) -> str:
-        return f"<Session {self.name}: {len(self.live)} live, {self.cache!r}>"
+        return f"<Session {self.name}: {len(self._live)} live, {self.cache!r}>"
 
     def key(self, id: str) -> str:
         return f"{self.name}:{id}"
@@ -285,28 +286,21 @@ class GatewaySession:
             check_next_edit(message)
         else:
             check_complete(message, max_tokens=self._max_tokens)
-        if message.id in self.live:
+        if message.id in self._live:
             raise BadFrameError(f"id {message.id!r} is live already; ids are unique per connection", field="id")
         early = self._early_cancels.pop(message.id, None)
-        if early is not None and now - early <= _CANCEL_MEMORY_S:
-            return False
-        self.live.add(message.id)
-        return True
+        return early is None or now - early > _CANCEL_MEMORY_S
 
-    def cancel(self, message: Cancel, now: float) -> str | None:
-        """The key of the live request to cancel, or None; then the cancel is remembered, for it may have overtaken it."""
+    def cancel(self, message: Cancel, now: float) -> None:
+        """Remember a cancel of what is not live, for it may have overtaken it. Raises InvalidRequestError."""
         if not is_id(message.id):
             raise InvalidRequestError("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
-        if message.id in self.live:
-            return self.key(message.id)
+        if message.id in self._live:
+            return
         self._early_cancels.pop(message.id, None)
         self._early_cancels[message.id] = now
         if len(self._early_cancels) > _REMEMBERED_CANCELS:
             self._early_cancels.popitem(last=False)
-        return None
-
-    def ended(self, id: str) -> None:
-        self.live.discard(id)
 
 
 def invalid(error: InvalidRequestError | BadFrameError, *, id: str | None = None) -> Error:
