@@ -155,7 +155,6 @@ class StreamAnswers(Generic[_Host]):
         *,
         received: float,
         deadline: float,
-        user: str = "",
         prefill_only: bool = False,
     ) -> Asked:
         """Of a message of this connection."""
@@ -166,7 +165,7 @@ class StreamAnswers(Generic[_Host]):
             deadline=deadline,
             class_=class_,
             document=message.document,
-            user=user,
+            user="" if self._session.hello is None else self._session.hello.user,
             prefill_only=prefill_only,
             principal=self._principal,
             repository=self._session.repository_of(message.document),

@@ -116,7 +116,6 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
                 message.class_,
                 received=received,
                 deadline=revision.service.deadline(message.deadline_ms),
-                user="" if self._session.hello is None else self._session.hello.user,
                 prefill_only=_is_warm(message),
             )
             question = _Question(message, known, asked)
