@@ -150,6 +150,7 @@ def _check_deadline(deadline_ms: float) -> None:
 
 def _check_opened(opened: Opened, max_tokens: int) -> None:
     check_stop(opened.endings, opened.max_lines, opened.min_indent, prefix="stop.opened.", strings_name="endings")
+    check_stop(opened.comments, None, None, prefix="stop.opened.", strings_name="comments")
     if not 0 < opened.max_tokens <= max_tokens:
         raise InvalidRequestError("stop.opened.max_tokens", f"must be 1 to {max_tokens}")
 
