@@ -43,6 +43,7 @@ MAX_STOP_CHARS: Final = 256
 _REMEMBERED_CANCELS: Final = 256
 _CANCEL_MEMORY_S: Final = 10.0
 _WHERE = re.compile(r" - at `\$\.?(.*?)`$")
+_DRIVE: Final = re.compile(r"/?[A-Za-z]:(?=[/\\])")
 _KNOWN_ID = re.compile(r"[\x21-\x7e]+")
 
 
@@ -102,6 +103,27 @@ class Inbox:
         except _UNREADABLE:
             return None
         return peek.id if is_id(peek.id) else None
+
+
+def _paths_of(document: str) -> tuple[str, ...]:
+    """Where a document may lie, by its URI or path: on this machine, or on a server that its URI names."""
+    if "://" not in document:
+        return (_compared(document),)
+    try:
+        uri = urlsplit(document)
+    except ValueError:
+        return ()
+    path = unquote(uri.path)
+    return _compared(path), _compared(f"\\\\{uri.netloc}{path}")
+
+
+def _compared(path: str) -> str:
+    """A path as paths are compared: Windows', which begins with drive or server, with slashes and in small letters."""
+    if _DRIVE.match(path):
+        path = path.removeprefix("/")
+    elif not path.startswith("\\\\"):
+        return path
+    return path.replace("\\", "/").lower()
 
 
 def _without_values(message: str) -> str:
@@ -259,11 +281,11 @@ class GatewaySession:
         return self._placed[1]
 
     def _find_repository(self, document: str) -> str:
-        path = unquote(urlsplit(document).path) if "://" in document else document
+        paths = _paths_of(document)
         found = [
             (len(root), one.repository)
             for one in (self.hello.workspaces if self.hello is not None else ())
-            if (root := one.root.rstrip("/")) and (path == root or path.startswith(root + "/"))
+            if (root := _compared(one.root).rstrip("/")) and any(f"{path}/".startswith(f"{root}/") for path in paths)
         ]
         return max(found)[1] if found else ""
 
