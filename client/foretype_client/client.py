@@ -223,7 +223,8 @@ def _same_prompts(one: Profile, other: Profile) -> bool:
 class Client:
     """A session, a flow, and what makes prompts for them.
 
-    `feeling` and `next_edits` are there with telemetry alone, `regions` with several gateways.
+    `feeling` and `next_edits` are there with telemetry alone, `regions` with several gateways, and `reading` where files of folders
+    may be read.
     """
 
     session: Session
@@ -233,6 +234,14 @@ class Client:
     feeling: Feeling | None = None
     next_edits: NextEditLog | None = None
     regions: Regions | None = None
+    reading: list[asyncio.Task[None]] | None = None
+
+    def open_folders(self, workspaces: Sequence[Workspace]) -> None:
+        """Other folders are open: the gateway is told, and what is new is read."""
+        new = [one for one in workspaces if one not in self.session.workspaces]
+        self.session.open_folders(workspaces)
+        if self.reading is not None and new:
+            self.reading.append(_reading(new, self.flow))
 
     @property
     def assembler(self) -> Assembler | None:
@@ -377,8 +386,8 @@ async def open_client(
     if tracer is not None:
         tracer.follow(flow.events)
     await session.start()
-    roots = [Path(workspace.root) for workspace in options.workspaces] if options.local and options.trusted else []
-    background = [asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")]
+    reads = options.local and options.trusted
+    background = [_reading(options.workspaces if reads else (), flow)]
     if regions is not None:
         background.append(asyncio.create_task(regions.watch(session), name="foretype regions"))
     if telemetry is not None:
@@ -386,7 +395,7 @@ async def open_client(
         background[-1].add_done_callback(_telemetry_ended)
     try:
         log = None if telemetry is None else telemetry.recorder.next_edits
-        yield Client(session, flow, assemblers, asked, feeling, log, regions)
+        yield Client(session, flow, assemblers, asked, feeling, log, regions, background if reads else None)
     finally:
         for task in background:
             task.cancel()
@@ -398,6 +407,11 @@ async def open_client(
         await assemblers.close()
         await session.close()
         await asyncio.to_thread(added.close)
+
+
+def _reading(workspaces: Sequence[Workspace], flow: CompletionFlow) -> asyncio.Task[None]:
+    roots = [Path(workspace.root) for workspace in workspaces]
+    return asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")
 
 
 def _wall_ms() -> int:

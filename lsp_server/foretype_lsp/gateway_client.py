@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from foretype_client.flow.suggestion import FlowState
 from foretype_client.policy.trigger import PolicyOptions
-from foretype_wire.messages import ErrorCode
+from foretype_wire.messages import ErrorCode, Workspace
 
 from foretype_lsp.indexing import Indexing
 from foretype_lsp.make_question import MakeQuestion
@@ -62,6 +62,7 @@ class GatewayClient:
         self._question = HowItFeels(parts.editor)
         self._make = MakeQuestion(parts.editor, parts.models)
         parts.settings.changed.add(self._changed.set)
+        parts.documents.moved.add(self._changed.set)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -94,7 +95,8 @@ class GatewayClient:
         while True:
             await self._indexing.apply()
             options = parts.settings.options
-            client_options, problem = await asyncio.to_thread(self._client_options, options)
+            roots = trusted_roots(options, parts.documents.roots)
+            client_options, problem = await asyncio.to_thread(self._client_options, options, roots)
             if problem is not None:
                 parts.settings.add_problem(problem)
             if begun is not None:
@@ -106,14 +108,14 @@ class GatewayClient:
             parts.status.connecting(options.gateway_url)
             async with module.open_client(client_options, tracing=tracing) as client:
                 try:
-                    await self._follow(client, options)
+                    await self._follow(client, options, roots)
                 finally:
                     parts.documents.follow(None)
                     parts.chat.use(None)
                     parts.next_edits.tell(None)
                     parts.next_edits.use(None)
 
-    async def _follow(self, client: Client, options: Options) -> None:
+    async def _follow(self, client: Client, options: Options, roots: list[Path]) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
         from foretype_client.chat import Tiers
         from foretype_client.feedback.events import Accepted, FeedbackEvent, Taken
@@ -143,10 +145,14 @@ class GatewayClient:
         parts.next_edits.tell(client.next_edits)
         parts.next_edits.use(GatewayModel(client.session))
         while not _needs_another_client(options, parts.settings.options):
+            self._changed.clear()
+            now = trusted_roots(options, parts.documents.roots)
+            if now != roots:
+                roots = now
+                client.open_folders(await asyncio.to_thread(_workspaces, roots))
             self._report(client)
             parts.status.indexed(parts.documents.sources_status())
             self._question.look(client.feeling, allowed=parts.settings.options.ask_how_it_feels)
-            self._changed.clear()
             try:
                 async with asyncio.timeout(_poll_s(client)):
                     await self._changed.wait()
@@ -179,14 +185,12 @@ class GatewayClient:
             return ""
         return _NO_GOOD_MODEL
 
-    def _client_options(self, options: Options) -> tuple[ClientOptions, Problem | None]:
+    def _client_options(self, options: Options, roots: list[Path]) -> tuple[ClientOptions, Problem | None]:
         """Blocking: reads the token file, and asks git about the folders."""
         from foretype_client.client import ClientOptions
         from foretype_client.flow.flow import FlowOptions
         from foretype_client.flow.inflight import AnswerRules
-        from foretype_wire.workspace import workspace_of
 
-        documents = self._parts.documents
         token, problem = options.token or None, None
         if options.token_file:
             try:
@@ -206,13 +210,13 @@ class GatewayClient:
             model=_path(options.model),
             client_name=self._parts.editor.name,
             editor=self._parts.editor.program,
-            workspaces=[workspace_of(root) for root in trusted_roots(options, documents.roots)],
+            workspaces=_workspaces(roots),
             trusted=options.trusted,
             policy=policy,
             flow=FlowOptions(answer=AnswerRules.growing() if options.suggestion_grew else AnswerRules()),
             telemetry=options.telemetry,
             learn=True,
-            sources=documents.sources,
+            sources=self._parts.documents.sources,
         )
         return client_options, problem
 
@@ -227,6 +231,13 @@ async def _private_gateway(options: Options) -> asyncio.Task[Endpoint]:
 
 def _path(given: str) -> Path | None:
     return Path(given).expanduser() if given else None
+
+
+def _workspaces(roots: list[Path]) -> list[Workspace]:
+    """Blocking: asks git."""
+    from foretype_wire.workspace import workspace_of
+
+    return [workspace_of(root) for root in roots]
 
 
 def _open_tracing() -> Tracing | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from foretype_backend.config.settings import TelemetryConfig
+from foretype_backend.telemetry.schema import COLUMNS_OF, EVENT_AT, EVENT_COLUMNS
 from foretype_backend.telemetry.sink import TelemetrySink
 
 DAY_MS = 86_400_000
@@ -69,6 +70,11 @@ def sample(seq: int, text: str, **fields: Any) -> dict[str, Any]:
 def sink_in(directory: Path, clock: Clock | None = None, **config: Any) -> TelemetrySink:
     clock = clock or Clock()
     return TelemetrySink(TelemetryConfig(**config), directory, clock=lambda: clock.now_s, wall_ms=lambda: clock.wall_ms)
+
+
+def columns(row: tuple[Any, ...]) -> dict[str, Any]:
+    """What stands in the table of a row of any kind."""
+    return dict.fromkeys(EVENT_COLUMNS) | dict(zip(COLUMNS_OF[row[EVENT_AT]], row, strict=True))
 
 
 def files_with(directory: Path, needle: bytes) -> list[str]:

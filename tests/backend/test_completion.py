@@ -3,11 +3,12 @@ import asyncio
 import msgspec
 import pytest
 from backend.world import TOKENIZER
+from foretype_backend.admission.limits import Reservation
 from foretype_backend.admission.outcomes import CODES, FINISHES, HTTP_STATUS, Reason
 from foretype_backend.doors.readiness import UnreadyReason
 from foretype_backend.engines.port import Chunk
 from foretype_backend.errors import FAULT_TOLD, Fault
-from foretype_backend.serving.completion import AdmittedRequest, Record
+from foretype_backend.serving.completion import AdmittedRequest, Asked, Claim, Record
 from foretype_backend.serving.output_text import OutputText
 from foretype_backend.serving.render import Prompt
 from foretype_context.prompt.profile import Stop
@@ -24,6 +25,19 @@ def record(received: float = 0.0, arrived: float = 0.0) -> Record:
     decision: asyncio.Future[Reason | None] = loop.create_future()
     loop.close()
     return Record(job=job, output=OutputText(TOKENIZER, Stop()), arrived=arrived, decision=decision)
+
+
+@pytest.mark.parametrize(("wanted", "generated"), [(4, 4), (100, 8), (0, 1)])
+def test_a_request_keeps_to_its_context_and_takes_its_claim_over(wanted: int, generated: int) -> None:
+    reserved, settled = Reservation(1, 9, ()), list[Reservation]()
+    asked = Asked(key="k", session="s", received=1.0, deadline=9.0, document="a.py", language="python")
+    with Claim(reserved, 2, lambda one, _: settled.append(one)) as claim:
+        job = AdmittedRequest.of(
+            asked, Prompt(ids=[1, 2], text="x"), claim, max_tokens=wanted, context_tokens=10, stop=Stop(strings=["\n"])
+        )
+    assert (job.max_tokens, job.reservation, settled) == (generated, reserved, [])
+    assert (job.key, job.deadline, job.origin.document, job.origin.language) == ("k", 9.0, "a.py", "python")
+    assert job.stop.strings == ["\n"]
 
 
 STEPS = st.lists(st.floats(0, 5), min_size=7, max_size=7)

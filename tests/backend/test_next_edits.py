@@ -1,5 +1,6 @@
 """Next edits through a gateway: asked on the stream and over HTTP, admitted in a class of their own, answered with one safe edit."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from foretype_backend.admission.degradation import profile_at
 from foretype_backend.chat.edit_pool import open_edit_pool
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import LimitsConfig, ModelConfig, NextEditConfig, PoolsConfig
+from foretype_backend.engines.port import Chunk, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_context.edit_models.format import edit_format
 from foretype_context.edit_models.prompt import EditPrompts
@@ -17,7 +19,7 @@ from foretype_context.edit_models.question import EditQuestion, EditWindow, Rece
 from foretype_context.grammars.grammar import GRAMMARS
 from foretype_context.prompt.profile import Service
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
-from foretype_wire.messages import Cancel, Done, Edited, Error, ErrorCode, Finish, NextEdit
+from foretype_wire.messages import VERSION, Cancel, Done, Edited, Error, ErrorCode, Finish, Hello, NextEdit
 
 SWEEP = "sweep-next-edit"
 WINDOW = "def total(basket):\n    sum = 0\n    for one in items:\n        sum += one\n    return sum\n"
@@ -251,3 +253,21 @@ async def test_a_path_has_no_line_ending(path: str) -> None:
         body = {"question": {"path": path, "window": WINDOW, "cursor": 0}}
         answer = await http.post("/v1/next_edit", json=body)
         assert answer.status_code == 400 and answer.json()["error"]["param"] == "question.path"
+
+
+async def test_a_question_goes_to_the_revision_of_its_developer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom a client names stays with one revision while another is rolled out, whatever is asked."""
+    engine, developers = scripted(NEXT), list[str]()
+    generate = engine.generate
+
+    def noted(request: GenerationRequest) -> AsyncIterator[Chunk]:
+        assert request.origin is not None
+        developers.append(request.origin.developer)
+        return generate(request)
+
+    monkeypatch.setattr(engine, "generate", noted)
+    async with gateway(engine, **OWN) as world, world.peer(hello=Hello(v=VERSION, user="ann")) as peer:
+        await peer.send(asked())
+        await answered(peer)
+        await peer.answer()
+    assert developers == ["default/ann"] * 2

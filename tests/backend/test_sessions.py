@@ -1,6 +1,7 @@
 """The pure parts of a connection: inbox, outbox, session."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -140,8 +141,8 @@ def test_every_number_of_a_completion_has_bounds(field: str, good: dict[str, Any
     assert caught.value.field == field
 
 
-def greeted() -> GatewaySession:
-    session = GatewaySession("c1", max_tokens=LimitsConfig().max_tokens)
+def greeted(live: Collection[str] = ()) -> GatewaySession:
+    session = GatewaySession("c1", live, max_tokens=LimitsConfig().max_tokens)
     session.greet(Hello(v=1))
     return session
 
@@ -161,11 +162,11 @@ def test_early_cancels_are_bounded() -> None:
 
 
 def test_an_id_may_be_used_again_once_it_has_ended() -> None:
-    session = greeted()
-    assert session.admit(complete("a"), now=0.0)
+    live = {"a"}
+    session = greeted(live)
     with pytest.raises(BadFrameError):
         session.admit(complete("a"), now=0.0)
-    session.ended("a")
+    live.clear()
     assert session.admit(complete("a"), now=0.0)
 
 

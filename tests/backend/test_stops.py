@@ -9,10 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 
+def ends(line: str, ending: str) -> bool:
+    word = ending.isalpha() and line.removesuffix(ending)[-1:].isalpha()
+    return line.endswith(ending) and not word
+
+
 def oracle(text: str, stop: Stop) -> tuple[str, bool]:
     """The rules by brute force: look at every prefix of the text, ask every rule of the whole prefix."""
     first, newline, _ = text.partition("\n")
-    if stop.opened is not None and newline and any(first.rstrip().endswith(one) for one in stop.opened.endings):
+    if stop.opened is not None and newline and any(ends(first.rstrip(), one) for one in stop.opened.endings):
         stop = Stop(strings=stop.strings, max_lines=stop.opened.max_lines, min_indent=stop.opened.min_indent)
     for end in range(1, len(text) + 1):
         seen = text[:end]

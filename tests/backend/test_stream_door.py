@@ -497,6 +497,7 @@ BAD_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"stop": Stop(max_lines=0)}, "stop.max_lines"),
     ({"stop": Stop(min_indent=-1)}, "stop.min_indent"),
     ({"stop": Stop(opened=Opened(endings=[""], max_lines=1, max_tokens=1))}, "stop.opened.endings[0]"),
+    ({"stop": Stop(opened=Opened(endings=[":"], comments=[""], max_lines=1, max_tokens=1))}, "stop.opened.comments[0]"),
     ({"stop": Stop(opened=Opened(endings=[":"], max_lines=0, max_tokens=1))}, "stop.opened.max_lines"),
     ({"stop": Stop(opened=Opened(endings=[":"], max_lines=1, max_tokens=10**9))}, "stop.opened.max_tokens"),
     ({"segments": []}, "segments"),

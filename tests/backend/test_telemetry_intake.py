@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, sample, survive
+from backend.telemetry_world import DAY_MS, NOON_MS, accept, columns, display, event, opportunity, sample, survive
 from foretype_backend.telemetry.intake import Received, Sender, read, safe_name
-from foretype_backend.telemetry.schema import EVENT_COLUMNS, FIELD_COLUMNS
+from foretype_backend.telemetry.schema import COLUMNS_OF, EVENT_AT, FIELD_COLUMNS
 from foretype_wire.telemetry import Display
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ def read_all(*events: dict[str, Any]) -> Received:
 
 
 def row(received: Received, index: int = 0) -> dict[str, Any]:
-    return dict(zip(EVENT_COLUMNS, received.rows[index], strict=True))
+    return columns(received.rows[index])
 
 
 def test_a_display_becomes_a_row() -> None:
@@ -71,7 +71,7 @@ def test_every_kind_is_read() -> None:
         sample(9, "text"),
     )  # fmt: skip
     assert not received.refused
-    assert [made[EVENT_COLUMNS.index("event")] for made in received.rows] == (
+    assert [made[EVENT_AT] for made in received.rows] == (
         [
             "opportunity",
             "request",
@@ -195,7 +195,7 @@ def test_anything_at_all_is_read_or_refused_and_counted_once(events: list[dict[s
     received = read(SENDER, events, received_ms=NOON_MS)
     assert len(received.rows) + len(received.samples) + len(received.refused) == len(events)
     for made in received.rows:
-        assert len(made) == len(EVENT_COLUMNS)
+        assert len(made) == len(COLUMNS_OF[made[EVENT_AT]])
         assert all(isinstance(value, str | int | float | None) for value in made)
         assert all(math.isfinite(value) for value in made if isinstance(value, float))
         assert all(value <= 2**53 for value in made if isinstance(value, int))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, survive
+from backend.telemetry_world import DAY_MS, NOON_MS, accept, columns, display, event, opportunity, survive
 from foretype_backend.database import explain, migrate, url_of
 from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import figures, refresh
@@ -281,11 +281,11 @@ NOTHING = {
 }
 
 
-async def former(connection: AsyncConnection, version: str, told: dict[str, Any], **columns: Any) -> None:
+async def former(connection: AsyncConnection, version: str, told: dict[str, Any], **given: Any) -> None:
     """Write an event as versions up to 0005 did: other things by kind in the same columns."""
-    made = dict(zip(EVENT_COLUMNS, rows(told)[0], strict=True))
+    made = columns(rows(told)[0])
     same = {name: value for name, value in made.items() if name not in (*FIELD_COLUMNS, "event")}
-    values = {**same, **NOTHING, "kind": made["event"], "first_ms": made["first_ms"], **columns}
+    values = {**same, **NOTHING, "kind": made["event"], "first_ms": made["first_ms"], **given}
     values = {name: value for name, value in values.items() if SINCE.get(name, "0001") <= version}
     into, names = ", ".join(values), ", ".join(f":{name}" for name in values)
     await connection.execute(text(f"INSERT INTO events ({into}) VALUES ({names})"), values)
@@ -456,12 +456,12 @@ async def test_each_fact_of_former_rows_stands_in_the_column_of_its_name(store: 
     async with store.transaction() as connection:
         await back_to("0005", connection)
         await connection.execute(text("DELETE FROM events"))
-        for told, columns in FORMER:
-            await former(connection, "0005", told, **columns)
+        for told, given in FORMER:
+            await former(connection, "0005", told, **given)
         odd = event("hover", 15, dwell_ms=7)
         await former(connection, "0005", odd, label="hover", data='{"dwell_ms": 7}')
     upgraded = await Store.open(store.engine.url.render_as_string(hide_password=False))
-    wanted = [dict(zip(EVENT_COLUMNS, row, strict=True)) for row in rows(*(told for told, _ in FORMER), odd)]
+    wanted = [columns(row) for row in rows(*(told for told, _ in FORMER), odd)]
     async with upgraded.reading() as connection:
         found = (await connection.execute(select(events).order_by(events.c.seq))).mappings().all()
     await upgraded.close()

@@ -326,6 +326,31 @@ async def test_the_grace_of_a_connection_that_has_ended_does_not_end_the_next_on
         assert session.statistics().connections == 2
 
 
+async def test_other_folders_are_told_once_nothing_runs() -> None:
+    """A connection has one `hello`: the next one has it, at the same gateway, and no call is lost for it."""
+    one, other = Workspace(root="/a", repository="r1"), Workspace(root="/b", repository="r2")
+    located: list[str] = []
+
+    async def locate() -> Endpoint:
+        located.append(server.url)
+        return Endpoint(server.url)
+
+    async with WireServer(until_cancelled) as server, started(locate=locate, workspaces=[one]) as session:
+        await session.ready(60)
+        running = session.complete(call("1", "x"))
+        assert isinstance(await anext(aiter(running)), Delta)
+        session.open_folders([one])
+        session.open_folders([one, other])
+        session.open_folders([other])
+        assert session.connected and len(server.peers) == 1
+        running.cancel()
+        await read(running)
+        hellos = [hello for hello in await server.wait_for(Hello, 2) if isinstance(hello, Hello)]
+        assert [hello.workspaces for hello in hellos] == [[one], [other]]
+        await until(lambda: session.connected)
+        assert (session.statistics().failures, len(located)) == (0, 1)
+
+
 async def test_goaway_ends_what_outlives_the_grace() -> None:
     async def never(peer: Peer, message: Complete) -> None:
         await peer.send(Goaway(grace_ms=1))

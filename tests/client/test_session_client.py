@@ -17,7 +17,7 @@ from foretype_context.errors import UnknownGrammarError
 from foretype_context.prompt.templates import grammar
 from foretype_context.syntax.document import Document
 from foretype_wire.errors import GatewayGoneError
-from foretype_wire.messages import Complete, Profile
+from foretype_wire.messages import Complete, Hello, Profile
 from foretype_wire.workspace import workspace_of
 from git_repo import git
 from waiting import until
@@ -43,6 +43,19 @@ async def test_a_suggestion_comes_through_the_flow(tmp_path: Path) -> None:
         (asked,) = await server.wait_for(Complete)
         assert isinstance(asked, Complete)
         assert asked.document == "file:///a.py"
+
+
+async def test_a_folder_that_is_opened_later_is_told_and_read(tmp_path: Path) -> None:
+    (tmp_path / "new.py").write_text("def add_to_basket(basket, item):\n    return basket.added(item)\n" * 3)
+    async with server_with_tokenizer() as server:
+        options = ClientOptions(gateway=server.url, cache_dir=tmp_path)
+        async with open_client(options) as client:
+            await client.ready()
+            learned: list[str] = []
+            client.flow.learn = lambda uri, text: learned.append(uri)
+            client.open_folders([workspace_of(tmp_path)])
+            await server.wait_for(Hello, 2)
+            await until(lambda: learned == [(tmp_path / "new.py").as_uri()])
 
 
 async def test_a_new_profile_brings_a_new_assembler_without_another_download(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from client.wire_server import Peer, WireServer
 from context.tiny import raw
 from e2e.lsp_support import DEADLINE_S, RawEditor, editor, server_command
 from foretype_context.prompt.templates import grammar
-from foretype_wire.messages import Delta, Done, Finish, Profile
+from foretype_wire.messages import Delta, Done, Finish, Hello, Profile
 from foretype_wire.segment_cache import SegmentCache
 from lsprotocol import types
 from waiting import until
@@ -31,6 +31,11 @@ class Kept:
         self.url = ""
         self.texts = []
         self.requests = 0
+        self.received = []
+
+    def roots(self):
+        """The folders that the last `hello` names."""
+        return [one.root for one in next(one for one in reversed(self.received) if isinstance(one, Hello)).workspaces]
 
     async def behave(self, peer: Peer, message):
         self.requests += 1
@@ -47,7 +52,7 @@ async def keeping():
     kept = Kept()
     async with WireServer(kept.behave, profile=PROFILE) as server:
         server.tokenizer = TOKENIZER
-        kept.url = server.url
+        kept.url, kept.received = server.url, server.received
         yield kept
 
 
@@ -140,6 +145,7 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
         added = types.WorkspaceFoldersChangeEvent([types.WorkspaceFolder(other.as_uri(), "other")], [])
         it.client.workspace_did_change_workspace_folders(types.DidChangeWorkspaceFoldersParams(added))
         await indexed(it, "other: 2 definitions, ready")
+        await until(lambda: kept.roots() == [str(root), str(other)])
         uri = (other / "use.py").as_uri()
         it.open("from lib.far import Far\nfar = Far\n", uri=uri)
         typist = Typist(it, uri, 1, 9)
@@ -149,8 +155,9 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
         removed = types.WorkspaceFoldersChangeEvent([], [types.WorkspaceFolder(other.as_uri(), "other")])
         it.client.workspace_did_change_workspace_folders(types.DidChangeWorkspaceFoldersParams(removed))
         shutil.rmtree(root)
-        assert await typist.key() is not None
+        await until(typist.key)  # the connection that tells the folders begins
         await it.until_index(lambda said: "other" not in said)
+        await until(lambda: kept.roots() == [str(root)])
     assert "ERROR" not in (tmp_path / "lsp.log").read_text()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -43,6 +43,7 @@ MAX_STOP_CHARS: Final = 256
 _REMEMBERED_CANCELS: Final = 256
 _CANCEL_MEMORY_S: Final = 10.0
 _WHERE = re.compile(r" - at `\$\.?(.*?)`$")
+_DRIVE: Final = re.compile(r"/?[A-Za-z]:(?=[/\\])")
 _KNOWN_ID = re.compile(r"[\x21-\x7e]+")
 
 
@@ -104,6 +105,27 @@ class Inbox:
         return peek.id if is_id(peek.id) else None
 
 
+def _paths_of(document: str) -> tuple[str, ...]:
+    """Where a document may lie, by its URI or path: on this machine, or on a server that its URI names."""
+    if "://" not in document:
+        return (_compared(document),)
+    try:
+        uri = urlsplit(document)
+    except ValueError:
+        return ()
+    path = unquote(uri.path)
+    return _compared(path), _compared(f"\\\\{uri.netloc}{path}")
+
+
+def _compared(path: str) -> str:
+    """A path as paths are compared: Windows', which begins with drive or server, with slashes and in small letters."""
+    if _DRIVE.match(path):
+        path = path.removeprefix("/")
+    elif not path.startswith("\\\\"):
+        return path
+    return path.replace("\\", "/").lower()
+
+
 def _without_values(message: str) -> str:
     """A validation message without the place (it is the field) and without the offending value (it may be source)."""
     message = _WHERE.sub("", message)
@@ -150,6 +172,7 @@ def _check_deadline(deadline_ms: float) -> None:
 
 def _check_opened(opened: Opened, max_tokens: int) -> None:
     check_stop(opened.endings, opened.max_lines, opened.min_indent, prefix="stop.opened.", strings_name="endings")
+    check_stop(opened.comments, None, None, prefix="stop.opened.", strings_name="comments")
     if not 0 < opened.max_tokens <= max_tokens:
         raise InvalidRequestError("stop.opened.max_tokens", f"must be 1 to {max_tokens}")
 
@@ -232,20 +255,21 @@ class GatewaySession:
 
     Args:
         name: unique per connection; prefixes request keys, so that no connection can reach another's requests.
+        live: ids of requests that were admitted and have not ended, as the door has them.
         max_tokens: most tokens that one request may generate.
     """
 
-    def __init__(self, name: str, *, max_tokens: int) -> None:
+    def __init__(self, name: str, live: Collection[str], *, max_tokens: int) -> None:
         self.name = name
+        self._live = live
         self._max_tokens = max_tokens
         self.hello: Hello | None = None
         self.cache = SegmentCache(SEGMENT_CACHE_BYTES)
-        self.live: set[str] = set()
         self._early_cancels: OrderedDict[str, float] = OrderedDict()
         self._placed = ("", "")  # the last document, and its repository
 
     def __repr__(self) -> str:
-        return f"<Session {self.name}: {len(self.live)} live, {self.cache!r}>"
+        return f"<Session {self.name}: {len(self._live)} live, {self.cache!r}>"
 
     def key(self, id: str) -> str:
         return f"{self.name}:{id}"
@@ -257,11 +281,11 @@ class GatewaySession:
         return self._placed[1]
 
     def _find_repository(self, document: str) -> str:
-        path = unquote(urlsplit(document).path) if "://" in document else document
+        paths = _paths_of(document)
         found = [
             (len(root), one.repository)
             for one in (self.hello.workspaces if self.hello is not None else ())
-            if (root := one.root.rstrip("/")) and (path == root or path.startswith(root + "/"))
+            if (root := _compared(one.root).rstrip("/")) and any(f"{path}/".startswith(f"{root}/") for path in paths)
         ]
         return max(found)[1] if found else ""
 
@@ -285,28 +309,21 @@ class GatewaySession:
             check_next_edit(message)
         else:
             check_complete(message, max_tokens=self._max_tokens)
-        if message.id in self.live:
+        if message.id in self._live:
             raise BadFrameError(f"id {message.id!r} is live already; ids are unique per connection", field="id")
         early = self._early_cancels.pop(message.id, None)
-        if early is not None and now - early <= _CANCEL_MEMORY_S:
-            return False
-        self.live.add(message.id)
-        return True
+        return early is None or now - early > _CANCEL_MEMORY_S
 
-    def cancel(self, message: Cancel, now: float) -> str | None:
-        """The key of the live request to cancel, or None; then the cancel is remembered, for it may have overtaken it."""
+    def cancel(self, message: Cancel, now: float) -> None:
+        """Remember a cancel of what is not live, for it may have overtaken it. Raises InvalidRequestError."""
         if not is_id(message.id):
             raise InvalidRequestError("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
-        if message.id in self.live:
-            return self.key(message.id)
+        if message.id in self._live:
+            return
         self._early_cancels.pop(message.id, None)
         self._early_cancels[message.id] = now
         if len(self._early_cancels) > _REMEMBERED_CANCELS:
             self._early_cancels.popitem(last=False)
-        return None
-
-    def ended(self, id: str) -> None:
-        self.live.discard(id)
 
 
 def invalid(error: InvalidRequestError | BadFrameError, *, id: str | None = None) -> Error:

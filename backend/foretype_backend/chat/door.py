@@ -27,11 +27,11 @@ from foretype_backend.doors.answers.errors import GatewayError
 from foretype_backend.doors.answers.openai import ChatCompletion, ChatCompletionChunk
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
-from foretype_backend.doors.http import EventStream, all_text, completion_errors, read_body, refused
+from foretype_backend.doors.http import EventStream, all_text, asked_by, completion_errors, read_body, refused
 from foretype_backend.doors.openai import DONE, error_body, event, unknown_model, usage_body
 from foretype_backend.doors.openai_request import StreamOptions
 from foretype_backend.errors import BudgetExceededError
-from foretype_backend.identity.directory import Principal, Tier
+from foretype_backend.identity.directory import Tier
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.output_text import TextDelta
@@ -186,7 +186,7 @@ class ChatDoor:
             if len(ids) >= limit:
                 told = f"about {len(ids)} tokens, and the model takes {limit}; send less history"
                 raise InvalidRequestError("messages", told)
-            return self._made(pool, body, request, received, principal, ids, claim)
+            return self._made(pool, body, request, received, ids, claim)
 
     async def _ids(self, texts: list[str], size: int, tenant: str) -> array[int]:
         """About what the server will make of it: how much it is, and which replica is likely to have its beginning cached."""
@@ -207,12 +207,10 @@ class ChatDoor:
         body: ChatRequest,
         request: Request,
         received: float,
-        principal: Principal,
         ids: array[int],
         claim: Claim,
     ) -> AdmittedRequest:
         limit = pool.config.context_limit_tokens
-        wanted = body.max_completion_tokens or body.max_tokens or limit
         stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
         upstream = _given(
             messages=[{"role": message.role, "content": message.text} for message in body.messages],
@@ -221,22 +219,16 @@ class ChatDoor:
             seed=body.seed,
             stop=stops[:4] or None,
         )
-        if principal.tier is Tier.FREE and pool.config.free_model is not None:
+        if principal_of(request.scope).tier is Tier.FREE and pool.config.free_model is not None:
             upstream["model"] = pool.config.free_model
-        number = f"chat{next(self._numbers)}"
-        return AdmittedRequest(
-            key=number,
-            session=number,
+        return AdmittedRequest.of(
+            asked_by(request, f"chat{next(self._numbers)}", pool.chat, received, RequestClass.CHAT),
             # The server makes its own of the text, by its template; admission and routing go by these.
-            prompt=Prompt(ids=ids, text=msgspec.json.encode(upstream).decode()),
-            received=received,
-            deadline=asyncio.get_running_loop().time() + pool.chat.limits.max_deadline_ms / 1000,
-            max_tokens=max(1, min(wanted, limit - len(ids))),
-            class_=RequestClass.CHAT,
-            principal=principal,
+            Prompt(ids=ids, text=msgspec.json.encode(upstream).decode()),
+            claim,
+            max_tokens=body.max_completion_tokens or body.max_tokens or limit,
+            context_tokens=limit,
             stop=Stop(strings=stops),
-            traceparent=request.headers.get("traceparent", ""),
-            reservation=claim.take(),
         )
 
     async def _whole(

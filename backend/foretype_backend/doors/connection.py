@@ -77,7 +77,8 @@ class StreamConnection:
     def __init__(self, door: ConnectionHost, websocket: WebSocket, name: str, principal: Principal) -> None:
         self.door = door
         self.principal = principal
-        self.session = GatewaySession(name, max_tokens=door.limits.max_tokens)
+        self._live: dict[str, LiveRequest] = {}
+        self.session = GatewaySession(name, self._live, max_tokens=door.limits.max_tokens)
         self._websocket = websocket
         self._channel = channel_of(websocket.scope)
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
@@ -92,7 +93,6 @@ class StreamConnection:
         self._texts = RememberedTexts(
             self.session, door.main.renderer, door.remembered, principal.tenant, max_segments=door.limits.max_segments
         )
-        self._live: dict[str, LiveRequest] = {}
         self._completions = StreamCompletions(
             door, self.session, principal, self._texts, live=self._live, send=self.send, spawn=self._spawn
         )
@@ -163,7 +163,7 @@ class StreamConnection:
             self._take(self._inbox.decode(frame))
         except BadFrameError as error:
             # an answer with the id of a live request would end that one at the client
-            self.send(invalid(error, id=None if error.id in self.session.live else error.id))
+            self.send(invalid(error, id=None if error.id in self._live else error.id))
         except InvalidRequestError as error:
             self.send(invalid(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours; what this connection holds cannot be trusted any more
@@ -188,8 +188,8 @@ class StreamConnection:
             case NextEdit():
                 self._edits.take(message)
             case Cancel():
-                live = self._live.get(message.id)
-                if self.session.cancel(message, self._loop.time()) and live is not None:
+                self.session.cancel(message, self._loop.time())
+                if (live := self._live.get(message.id)) is not None:
                     live.cancel()
             case Hello():
                 self.session.greet(message)

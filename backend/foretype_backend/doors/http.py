@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -21,13 +22,13 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
-from foretype_backend.doors.auth import turn_of
+from foretype_backend.doors.auth import principal_of, turn_of
 from foretype_backend.doors.contract import DocumentedAnswer
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta, joined
 from foretype_backend.serving.render import Prompt, Renderer
-from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
+from foretype_backend.serving.service import AdmittedRequest, Asked, CompletionOutcome, CompletionService
 from foretype_backend.transport.http_protocol import all_here, body_channel
 
 OUTCOME: Final = "x-foretype-outcome"
@@ -125,7 +126,7 @@ def fim_segments(
 
 
 class HttpJobs:
-    """Makes jobs for requests that have no session: each HTTP request is one of its own."""
+    """Makes jobs of the requests of stateless clients."""
 
     def __init__(self, service: CompletionService, renderer: Renderer) -> None:
         self.service = service
@@ -144,36 +145,51 @@ class HttpJobs:
 
     def job(
         self,
+        request: Request,
         prompt: Prompt,
-        *,
         claim: Claim,
+        *,
         received: float,
         max_tokens: int,
         stop: Stop,
-        principal: Principal,
-        temperature: float = 0.0,
-        prefill_only: bool = False,
-        traceparent: str = "",
+        temperature: float | None,
+        prefill_only: bool,
     ) -> AdmittedRequest:
-        name = f"h{next(self._numbers)}"
-        limits = self.service.limits
-        room = self.renderer.context_limit_tokens - len(prompt.ids)
-        return AdmittedRequest(
-            key=name,
-            session=name,
-            prompt=prompt,
-            received=received,
-            deadline=asyncio.get_running_loop().time() + limits.max_deadline_ms / 1000,
-            max_tokens=max(1, min(max_tokens, limits.max_tokens, room)),
+        asked = asked_by(request, f"h{next(self._numbers)}", self.service, received)
+        return AdmittedRequest.of(
+            msgspec.structs.replace(
+                asked, objective="fim", temperature=max(0.0, temperature or 0.0), prefill_only=prefill_only
+            ),
+            prompt,
+            claim,
+            max_tokens=min(max_tokens, self.service.limits.max_tokens),
+            context_tokens=self.renderer.context_limit_tokens,
             # Clients of the stream get the grammar's own in the profile.
             stop=msgspec.structs.replace(stop, strings=[*stop.strings, *self.renderer.grammar.stops]),
-            principal=principal,
-            objective="fim",
-            temperature=temperature,
-            prefill_only=prefill_only,
-            traceparent=traceparent,
-            reservation=claim.take(),
         )
+
+
+def asked_by(
+    request: Request,
+    name: str,
+    service: CompletionService,
+    received: float,
+    class_: RequestClass = RequestClass.INTERACTIVE,
+    *,
+    deadline_ms: float = math.inf,
+    language: str = "",
+) -> Asked:
+    """Of a request without a session: each is one of its own."""
+    return Asked(
+        key=name,
+        session=name,
+        received=received,
+        deadline=service.deadline(deadline_ms),
+        class_=class_,
+        principal=principal_of(request.scope),
+        language=language,
+        traceparent=request.headers.get("traceparent", ""),
+    )
 
 
 async def all_text(

@@ -114,17 +114,15 @@ class InfillDoor:
             wanted = limits.max_tokens if body.predict_tokens < 0 else body.predict_tokens
             with self._jobs.claim(principal, characters=_characters(body, files), max_tokens=wanted) as claim:
                 prompt, truncated = await self._prompt(body, files, principal.tenant)
-                claim.counted(len(prompt.ids))
                 job = self._jobs.job(
+                    request,
                     prompt,
-                    claim=claim,
+                    claim,
                     received=received,
-                    principal=principal,
                     max_tokens=wanted,
                     stop=Stop(strings=stop, min_indent=max(0, body.n_indent or 0) or None),
-                    temperature=max(0.0, body.temperature or 0.0),
+                    temperature=body.temperature,
                     prefill_only=body.predict_tokens == 0,
-                    traceparent=request.headers.get("traceparent", ""),
                 )
         except InvalidRequestError as error:
             return JSONResponse(_error(error.message, "invalid_request", error.field), status_code=400)

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from foretype_context.edit_models.question import EditQuestion
 from foretype_wire.errors import InvalidRequestError
+from foretype_wire.messages import RequestClass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -17,7 +18,7 @@ from foretype_backend.doors.answers.errors import GatewayError
 from foretype_backend.doors.answers.next_edit import NextEditAnswer
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
-from foretype_backend.doors.http import completion_errors, read_body, refused
+from foretype_backend.doors.http import asked_by, completion_errors, read_body, refused
 from foretype_backend.doors.openai import error_body, usage_body
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.next_edits import NO_EDIT_MODEL, EditOutcome, NextEditService
@@ -66,20 +67,16 @@ class NextEditDoor:
             _check(body)
             with edits.claim(principal, body.question) as claim:
                 prompt = await edits.encode(body.question, tenant=principal.tenant)
-                name = f"edit{next(self._numbers)}"
-                found = await body_channel(request.scope).while_connected(
-                    edits.run(
-                        prompt,
-                        key=name,
-                        session=name,
-                        received=received,
-                        deadline_ms=body.deadline_ms,
-                        principal=principal,
-                        claim=claim,
-                        language=body.language,
-                        traceparent=request.headers.get("traceparent", ""),
-                    )
+                asked = asked_by(
+                    request,
+                    f"edit{next(self._numbers)}",
+                    edits.service,
+                    received,
+                    RequestClass.NEXT_EDIT,
+                    deadline_ms=body.deadline_ms,
+                    language=body.language,
                 )
+                found = await body_channel(request.scope).while_connected(edits.run(asked, prompt, claim))
         except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:

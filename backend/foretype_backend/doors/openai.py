@@ -126,17 +126,15 @@ class OpenAIDoor:
             wanted = _DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
             with self._jobs.claim(principal, characters=_characters(body), max_tokens=wanted) as claim:
                 prompt = await self._prompt(body, principal.tenant)
-                claim.counted(len(prompt.ids))
                 job = self._jobs.job(
+                    request,
                     prompt,
-                    claim=claim,
+                    claim,
                     received=received,
-                    principal=principal,
                     max_tokens=wanted,
                     stop=stop_of(body),
-                    temperature=body.temperature or 0.0,
+                    temperature=body.temperature,
                     prefill_only=body.max_tokens == 0,
-                    traceparent=request.headers.get("traceparent", ""),
                 )
         except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)

@@ -19,6 +19,7 @@ from foretype_wire.messages import (
     Finish,
     GatewayMessage,
     NextEdit,
+    RequestClass,
     WireSegment,
 )
 from foretype_wire.redaction import log_fault
@@ -26,7 +27,7 @@ from foretype_wire.redaction import log_fault
 from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
-from foretype_backend.serving.completion import Claim
+from foretype_backend.serving.completion import Asked, Claim
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.service import CompletionOutcome, CompletionService
 
@@ -88,7 +89,7 @@ class StreamAnswers(Generic[_Host]):
     """Requests of one kind.
 
     Args:
-        live: those of the connection by id, of every kind.
+        live: those of the connection by id, of every kind; its session looks here, too.
         send: takes messages to the client; never blocks.
         spawn: runs what outlives the frame, until the connection ends.
     """
@@ -131,10 +132,9 @@ class StreamAnswers(Generic[_Host]):
         try:
             wanted = self._session.admit(message, self._loop.time())
             if fault is not None:
-                self._session.ended(message.id)
                 raise fault
         except InvalidRequestError as error:
-            self._send(invalid(error, id=message.id if message.id not in self._session.live else None))
+            self._send(invalid(error, id=message.id if message.id not in self._live else None))
             return False
         if not wanted:
             self._send(Done(id=message.id, finish=Finish.CANCELLED))
@@ -142,15 +142,36 @@ class StreamAnswers(Generic[_Host]):
 
     def _has_room(self, id: str) -> bool:
         """Whether the connection may have this request, too; else the client is told."""
-        if len(self._session.live) <= self._door.limits.live_per_connection:
+        if len(self._live) < self._door.limits.live_per_connection:
             return True
         many = f"{self._door.limits.live_per_connection} requests of this connection are live already"
-        self._refuse(id, Error(code=ErrorCode.OVERLOADED, id=id, message=many, retry_after_ms=100.0))
+        self._send(Error(code=ErrorCode.OVERLOADED, id=id, message=many, retry_after_ms=100.0))
         return False
 
-    def _refuse(self, id: str, *messages: GatewayMessage) -> None:
-        self._session.ended(id)
-        self._send(*messages)
+    def _asked(
+        self,
+        message: Complete[WireSegment] | NextEdit,
+        class_: RequestClass,
+        *,
+        received: float,
+        deadline: float,
+        prefill_only: bool = False,
+    ) -> Asked:
+        """Of a message of this connection."""
+        return Asked(
+            key=self._session.key(message.id),
+            session=self._session.name,
+            received=received,
+            deadline=deadline,
+            class_=class_,
+            document=message.document,
+            user="" if self._session.hello is None else self._session.hello.user,
+            prefill_only=prefill_only,
+            principal=self._principal,
+            repository=self._session.repository_of(message.document),
+            language=message.language,
+            traceparent=message.traceparent,
+        )
 
     def _begin(
         self, id: str, claim: Claim, work: Callable[[LiveRequest], Awaitable[tuple[GatewayMessage, ...]]]
@@ -177,7 +198,6 @@ class StreamAnswers(Generic[_Host]):
             told = "internal error; see the gateway's log"
             answer = (Error(code=ErrorCode.ENGINE_UNAVAILABLE, id=id, message=told),)
         finally:
-            self._session.ended(id)
             del self._live[id]
         self._send(*answer)
 

@@ -35,7 +35,7 @@ from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt, Renderer, check_order
 from foretype_backend.serving.served_revision import ServedRevision
-from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
+from foretype_backend.serving.service import AdmittedRequest, Asked, CompletionOutcome, CompletionService
 
 _FOR_EITHER = (RequestClass.INTERACTIVE, RequestClass.BLOCK, RequestClass.SPECULATIVE)
 """Classes that more than one pool can answer."""
@@ -98,7 +98,7 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         if not self._let_in(message, fault):
             return
         if segments and isinstance(segments[0], bytes):
-            self._refuse(message.id, Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
+            self._send(Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
             return
         if not self._has_room(message.id):
             return
@@ -107,13 +107,19 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         try:
             early = self._early(message, known, revision)
         except InvalidRequestError as error:
-            self._refuse(message.id, invalid(error, id=message.id))
+            self._send(invalid(error, id=message.id))
         except BudgetExceededError as limited:
-            self._refuse(message.id, *answer_of(message.id, limited.outcome))
+            self._send(*answer_of(message.id, limited.outcome))
         else:
-            deadline = self._loop.time() + min(message.deadline_ms, self._door.limits.max_deadline_ms) / 1000
-            asked = _Asked(message, known, received, deadline)
-            self._begin(message.id, early.claim, lambda live: self._answer(live, asked, early))
+            asked = self._asked(
+                message,
+                message.class_,
+                received=received,
+                deadline=revision.service.deadline(message.deadline_ms),
+                prefill_only=_is_warm(message),
+            )
+            question = _Question(message, known, asked)
+            self._begin(message.id, early.claim, lambda live: self._answer(live, question, early))
 
     def _planned_for(self, message: Complete[WireSegment]) -> ServedRevision:
         """The revision whose profile a client had when it asked, by what only fits the former one's grammar."""
@@ -159,34 +165,34 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             self._principal, message.class_, characters=characters, context_tokens=context, max_tokens=most
         )
 
-    async def _answer(self, live: LiveRequest, asked: _Asked, early: _Early) -> tuple[GatewayMessage, ...]:
-        message, revision, claim = asked.message, early.revision, early.claim
+    async def _answer(self, live: LiveRequest, question: _Question, early: _Early) -> tuple[GatewayMessage, ...]:
+        message, revision, claim = question.message, early.revision, early.claim
         block = self._block(message.class_)
         if block is not None:
-            outcome = await self._run(live, asked, block.service, block.renderer, claim)
+            outcome = await self._run(live, question, block.service, block.renderer, claim)
             lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over) or live.answered:
                 return answer_of(message.id, outcome)
-            claim = self._claim(message, asked.segments, revision)
+            claim = self._claim(message, question.segments, revision)
         with claim:
-            outcome = await self._run(live, asked, revision.service, revision.renderer, claim, early.prompt)
+            outcome = await self._run(live, question, revision.service, revision.renderer, claim, early.prompt)
         return answer_of(message.id, outcome)
 
     async def _run(
         self,
         live: LiveRequest,
-        asked: _Asked,
+        question: _Question,
         service: CompletionService,
         renderer: Renderer,
         claim: Claim,
         prompt: Prompt | None = None,
     ) -> CompletionOutcome | GatewayMessage:
         """Serve in one pool; a message where the request never got so far."""
-        message = asked.message
+        message = question.message
         own = self._door.block is None or renderer is not self._door.block.renderer
         if prompt is None:
             encoder = self._texts.encoder() if renderer is self._revision.renderer else None
-            prompt = await renderer.encode(asked.segments, encoder=encoder, tenant=self._principal.tenant)
+            prompt = await renderer.encode(question.segments, encoder=encoder, tenant=self._principal.tenant)
         claim.counted(len(prompt.ids))
         if live.stopped:
             service.metrics.refused(message.class_, Reason.CANCELLED)
@@ -195,24 +201,9 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             service.metrics.refused(message.class_, Reason.MISMATCH)
             told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
             return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
-        room = renderer.context_limit_tokens - len(prompt.ids)
-        job = AdmittedRequest(
-            key=live.key,
-            session=live.session,
-            prompt=prompt,
-            received=asked.received,
-            deadline=asked.deadline,
-            max_tokens=max(1, min(message.max_tokens, room)),
-            class_=message.class_,
-            document=message.document,
-            principal=self._principal,
-            user="" if self._session.hello is None else self._session.hello.user,
-            stop=message.stop,
-            prefill_only=_is_warm(message),
-            repository=self._session.repository_of(message.document),
-            language=message.language,
-            traceparent=message.traceparent,
-            reservation=claim.take(),
+        most, context = message.max_tokens, renderer.context_limit_tokens
+        job = AdmittedRequest.of(
+            question.asked, prompt, claim, max_tokens=most, context_tokens=context, stop=message.stop
         )
         with live.run_by(service):
             return await service.run(job, lambda delta: self._deliver(live, message.id, delta))
@@ -230,13 +221,12 @@ def _fits(message: Complete[WireSegment], revision: ServedRevision) -> bool:
     return True
 
 
-class _Asked(NamedTuple):
-    """What a client asked for; times as of :class:`AdmittedRequest`."""
+class _Question(NamedTuple):
+    """What a client wants completed, and what else is known of it."""
 
     message: Complete[WireSegment]
     segments: list[Segment]
-    received: float
-    deadline: float
+    asked: Asked
 
 
 class _Early(NamedTuple):

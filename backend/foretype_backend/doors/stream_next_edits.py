@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import invalid, is_id
-from foretype_wire.messages import Done, Edited, Finish, GatewayMessage, NextEdit
+from foretype_wire.messages import Done, Edited, Finish, GatewayMessage, NextEdit, RequestClass
 
 from foretype_backend.doors.stream_answers import LiveRequest, RequestHost, StreamAnswers, answer_of
 from foretype_backend.errors import BudgetExceededError
@@ -32,7 +32,7 @@ class StreamNextEdits(StreamAnswers[NextEditHost]):
         """Take a question in the order of the wire."""
         edits = self._door.next_edits
         if edits is None:
-            known = is_id(message.id) and message.id not in self._session.live
+            known = is_id(message.id) and message.id not in self._live
             self._send(invalid(InvalidRequestError("type", NO_EDIT_MODEL), id=message.id if known else None))
             return
         received = edits.service.clock()
@@ -42,7 +42,7 @@ class StreamNextEdits(StreamAnswers[NextEditHost]):
         try:
             claim = edits.claim(self._principal, message.question)
         except BudgetExceededError as limited:
-            self._refuse(message.id, *answer_of(message.id, limited.outcome))
+            self._send(*answer_of(message.id, limited.outcome))
         else:
             self._begin(message.id, claim, lambda live: self._answer(live, edits, message, claim, received))
 
@@ -52,20 +52,10 @@ class StreamNextEdits(StreamAnswers[NextEditHost]):
         prompt = await edits.encode(message.question, tenant=self._principal.tenant)
         if live.stopped:
             return (Done(id=message.id, finish=Finish.CANCELLED),)
+        deadline = edits.service.deadline(message.deadline_ms)
+        asked = self._asked(message, RequestClass.NEXT_EDIT, received=received, deadline=deadline)
         with live.run_by(edits.service):
-            taken, outcome = await edits.run(
-                prompt,
-                key=live.key,
-                session=live.session,
-                received=received,
-                deadline_ms=message.deadline_ms,
-                principal=self._principal,
-                claim=claim,
-                document=message.document,
-                language=message.language,
-                repository=self._session.repository_of(message.document),
-                traceparent=message.traceparent,
-            )
+            taken, outcome = await edits.run(asked, prompt, claim)
         end = answer_of(message.id, msgspec.structs.replace(outcome, rest=None))
         if outcome.finish in (None, Finish.CANCELLED):
             return end

@@ -31,8 +31,8 @@ _NO_TIMINGS = Timings()
 _NO_TEXT = TextDelta("", 0.0, 0)
 
 
-class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One completion to serve.
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a request without its prompt: who asks, what for, and until when an answer is of use.
 
     Attributes:
         received: seconds on the service's `clock`, which measures stages.
@@ -45,21 +45,15 @@ class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
         objective: the promise it is held to, where it is not that of its class (`fim`).
         repository: with the principal's tenant, whose cache the prompt may share.
         traceparent: the client's span, as it sent it.
-        reservation: claimed before its prompt was encoded; None where nothing was.
-        end_token_ids: in place of those of the service.
-        shown: control tokens that its answer may hold, and what they are read as.
     """
 
     key: str
     session: str
-    prompt: Prompt
     received: float
     deadline: float
-    max_tokens: int
     class_: RequestClass = RequestClass.INTERACTIVE
     document: str = ""
     user: str = ""
-    stop: Stop = _NO_STOP
     temperature: float = 0.0
     prefill_only: bool = False
     principal: Principal = _ANYBODY
@@ -67,9 +61,47 @@ class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
     repository: str = ""
     language: str = ""
     traceparent: str = ""
+
+
+class AdmittedRequest(Asked, frozen=True, kw_only=True):
+    """One completion to serve; doors make it by :meth:`of`.
+
+    Attributes:
+        reservation: claimed before its prompt was encoded; None where nothing was.
+        end_token_ids: in place of those of the service.
+        shown: control tokens that its answer may hold, and what they are read as.
+    """
+
+    prompt: Prompt
+    max_tokens: int
+    stop: Stop = _NO_STOP
     reservation: Reservation | None = None
     end_token_ids: frozenset[int] | None = None
     shown: Mapping[int, bytes] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        asked: Asked,
+        prompt: Prompt,
+        claim: Claim,
+        *,
+        max_tokens: int,
+        context_tokens: int,
+        stop: Stop = _NO_STOP,
+        end_token_ids: frozenset[int] | None = None,
+        shown: Mapping[int, bytes] | None = None,
+    ) -> Self:
+        """Take the claim over; the context has to hold the prompt and what is generated."""
+        return cls(
+            **msgspec.structs.asdict(asked),
+            prompt=prompt,
+            max_tokens=max(1, min(max_tokens, context_tokens - len(prompt.ids))),
+            stop=stop,
+            reservation=claim.take(),
+            end_token_ids=end_token_ids,
+            shown=shown,
+        )
 
     @property
     def tenant(self) -> str:

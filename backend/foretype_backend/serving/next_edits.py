@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, NamedTuple
 
 from foretype_context.edit_models.answer import AnswerReader, Nothing, ReadAnswer
@@ -15,7 +14,7 @@ from foretype_wire.messages import Finish, RequestClass
 
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.identity.directory import Principal
-from foretype_backend.serving.completion import AdmittedRequest, Claim, CompletionOutcome
+from foretype_backend.serving.completion import AdmittedRequest, Asked, Claim, CompletionOutcome
 from foretype_backend.serving.encoding import INLINE_CHARS, EncodePool, is_short
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
@@ -88,39 +87,15 @@ class NextEditService:
     def _encode(self, question: EditQuestion) -> EditPrompt:
         return self._prompts.encode(question, most_tokens=self._limit_tokens)
 
-    async def run(
-        self,
-        prompt: EditPrompt,
-        *,
-        key: str,
-        session: str,
-        received: float,
-        deadline_ms: float,
-        principal: Principal,
-        claim: Claim,
-        document: str = "",
-        language: str = "",
-        repository: str = "",
-        traceparent: str = "",
-    ) -> EditOutcome:
-        """Serve one question. Arguments as of :class:`AdmittedRequest`; `deadline_ms` from now."""
-        claim.counted(len(prompt.ids))
-        limits = self.service.limits
-        job = AdmittedRequest(
-            key=key,
-            session=session,
-            prompt=Prompt(ids=prompt.ids, text=prompt.text),
-            received=received,
-            deadline=asyncio.get_running_loop().time() + min(deadline_ms, limits.max_deadline_ms) / 1000,
+    async def run(self, asked: Asked, prompt: EditPrompt, claim: Claim) -> EditOutcome:
+        """Serve one question."""
+        job = AdmittedRequest.of(
+            asked,
+            Prompt(ids=prompt.ids, text=prompt.text),
+            claim,
             max_tokens=prompt.answer_tokens,
-            class_=RequestClass.NEXT_EDIT,
-            document=document,
+            context_tokens=self._limit_tokens,
             stop=self._stop,
-            principal=principal,
-            repository=repository,
-            language=language,
-            traceparent=traceparent,
-            reservation=claim.take(),
             end_token_ids=self._end_token_ids,
             shown=self._shown,
         )
@@ -128,7 +103,7 @@ class NextEditService:
 
         def deliver(delta: TextDelta) -> None:
             if reader.feed(delta.text):
-                self.service.finish(key)
+                self.service.finish(asked.key)
 
         outcome = await self.service.run(job, deliver)
         if outcome.rest is not None:

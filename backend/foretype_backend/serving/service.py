@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Collection
 
@@ -39,6 +40,7 @@ from foretype_backend.metrics.metrics import MeasuredEngine, Metrics
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import (
     AdmittedRequest,
+    Asked,
     Claim,
     CompletionOutcome,
     Record,
@@ -50,7 +52,7 @@ from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.tracing import RequestTracer
 from foretype_backend.timing_wheel import Alarms, Deadline
 
-__all__ = ["AdmittedRequest", "CompletionOutcome", "CompletionService"]
+__all__ = ["AdmittedRequest", "Asked", "CompletionOutcome", "CompletionService"]
 
 _TICK_S = 0.1
 _WAITING_TICK_S = 0.02
@@ -174,6 +176,10 @@ class CompletionService:
             if record.job.session == session:
                 record.stop(Reason.DISCONNECTED)
         self._apply(self._scheduler.disconnect(session, self._now()))
+
+    def deadline(self, asked_ms: float = math.inf) -> float:
+        """Of a request that came now, as :class:`Asked` has it."""
+        return self._now() + min(asked_ms, self.limits.max_deadline_ms) / 1000
 
     def claim(
         self, principal: Principal, class_: RequestClass, *, characters: int, context_tokens: int, max_tokens: int

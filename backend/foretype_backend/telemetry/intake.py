@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,7 +30,7 @@ from foretype_wire.telemetry import (
     Sample,
 )
 
-from foretype_backend.telemetry.schema import FIELD_COLUMNS, KINDS
+from foretype_backend.telemetry.schema import COLUMNS_OF, FIELD_COLUMNS, KINDS
 
 _AHEAD_MS: Final = 300_000
 _DAY_MS: Final = 86_400_000
@@ -59,7 +60,7 @@ class RefusedEvent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A batch, read: rows in the order of `EVENT_COLUMNS`, samples with their day, and what was refused."""
+    """A batch, read: rows as `COLUMNS_OF` their kind, samples with their day, and what was refused."""
 
     rows: list[tuple[Any, ...]]
     samples: list[tuple[str, Sample]]
@@ -84,10 +85,8 @@ class _Unknown(msgspec.Struct, frozen=True):
 _KINDS: Final[dict[str, type[Any]]] = {**KINDS, "sample": Sample}
 _FIELDS: Final = {name: frozenset((*kind.__struct_fields__, "event")) for name, kind in _KINDS.items()}
 _TO_COLUMNS: Final = {
-    name: tuple(column if column in fields else None for column in FIELD_COLUMNS) for name, fields in _FIELDS.items()
+    name: attrgetter(*(column for column in COLUMNS_OF[name] if column in FIELD_COLUMNS)) for name in KINDS
 }
-"""By kind, for each of `FIELD_COLUMNS` the field that it holds."""
-_NO_FIELDS: Final = (None,) * len(FIELD_COLUMNS)
 _KNOWN_OF_UNKNOWN: Final = frozenset(_Unknown.__struct_fields__)
 _TO_DATA: Final = {
     name: tuple(sorted(fields - {*FIELD_COLUMNS, *_KNOWN_OF_UNKNOWN, "v", "event"})) for name, fields in _FIELDS.items()
@@ -129,7 +128,7 @@ def read(
             samples.append((day, event))
             continue
         name, fields, data = _read_fields(event, raw, known)
-        # The order of `EVENT_COLUMNS`.
+        # The order of `COLUMNS_OF[name]`.
         rows.append(
             (
                 *(tenant, user, event.session, event.seq, team, name, day, t_ms, event.at_ms, received_ms, clock),
@@ -158,16 +157,16 @@ def _time(t_ms: int, received_ms: int, kept_days: int) -> tuple[int, str]:
 def _read_fields(
     event: Any, raw: dict[str, object], known: type[Any] | None
 ) -> tuple[str, Sequence[Any], dict[str, Any]]:
-    """Its kind, what stands in `FIELD_COLUMNS`, and what goes to `data`."""
+    """Its kind, its fields that have a column, and what goes to `data`."""
     if known is None:
-        return "unknown", _NO_FIELDS, _unknown(raw)
+        return "unknown", (), _unknown(raw)
     kind = str(known.__struct_config__.tag)
     if known is Request and event.cached_tokens > event.prompt_tokens:  # sums of shares rest on it
         event = msgspec.structs.replace(event, cached_tokens=event.prompt_tokens)
     data = _without_columns(event, kind)
     if len(raw) > len(_FIELDS[kind] & raw.keys()):
         data |= _numbers(raw, _FIELDS[kind])
-    return kind, [None if name is None else getattr(event, name) for name in _TO_COLUMNS[kind]], data
+    return kind, _TO_COLUMNS[kind](event), data
 
 
 def _without_columns(event: Any, kind: str) -> dict[str, Any]:

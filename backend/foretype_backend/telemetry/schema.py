@@ -5,6 +5,7 @@ No column holds source text. `data` is a JSON object of what has no column of it
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from foretype_wire.telemetry import (
@@ -129,6 +130,17 @@ Index(
 )
 
 EVENT_COLUMNS: Final = tuple(column.name for column in events.columns)
+
+
+def _columns(fields: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in EVENT_COLUMNS if name not in FIELD_COLUMNS or name in fields)
+
+
+COLUMNS_OF: Final = {name: _columns(kind.__struct_fields__) for name, kind in KINDS.items()} | {"unknown": _columns(())}
+"""By what stands in `event`, the columns that such a row has, in the order of the table: half of all. Those that no field can hold
+come first, and `data` last."""
+EVENT_AT: Final = EVENT_COLUMNS.index("event")
+"""Its place in a row of any kind."""
 
 DIMENSIONS: Final = ("tenant", "team", "user_id", "language", "variant", "editor", "model", "day")
 COUNTERS: Final = (

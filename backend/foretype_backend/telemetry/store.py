@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select, update
@@ -14,9 +13,9 @@ from foretype_backend.database import as_store_error, open_database, open_to_rea
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.migrate import SCHEMA
 from foretype_backend.telemetry.schema import (
+    COLUMNS_OF,
+    EVENT_AT,
     EVENT_COLUMNS,
-    FIELD_COLUMNS,
-    KINDS,
     daily,
     daily_survival,
     events,
@@ -24,22 +23,19 @@ from foretype_backend.telemetry.schema import (
     tenants,
 )
 
-_NAMES: Final = ", ".join(f'"{name}"' for name in EVENT_COLUMNS)  # `end` is a word of SQL's
+
+def _named(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)  # `end` is a word of SQL's
+
+
+_INSERTIONS: Final = {
+    kind: f"INSERT INTO events ({_named(columns)}) VALUES ({', '.join('?' * len(columns))}) ON CONFLICT DO NOTHING"
+    for kind, columns in COLUMNS_OF.items()
+}
+_COPIES: Final = {kind: f"COPY incoming ({_named(columns)}) FROM STDIN" for kind, columns in COLUMNS_OF.items()}
 _INCOMING: Final = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE events) ON COMMIT DELETE ROWS"
-_TAKE_IN: Final = f"INSERT INTO events ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING"
-_EVENT: Final = EVENT_COLUMNS.index("event")
-
-
-def _insertion(kind: str) -> tuple[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
-    """The statement for events of a kind, and what it takes of a row: the columns that they have, half of all."""
-    fields = set(KINDS[kind].__struct_fields__) if kind in KINDS else set[str]()
-    places = [at for at, name in enumerate(EVENT_COLUMNS) if name not in FIELD_COLUMNS or name in fields]
-    names = ", ".join(f'"{EVENT_COLUMNS[at]}"' for at in places)
-    marks = ", ".join("?" * len(places))
-    return f"INSERT INTO events ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING", itemgetter(*places)
-
-
-_INSERTIONS: Final = {kind: _insertion(kind) for kind in (*KINDS, "unknown")}
+_ALL: Final = _named(EVENT_COLUMNS)
+_TAKE_IN: Final = f"INSERT INTO events ({_ALL}) SELECT {_ALL} FROM incoming ON CONFLICT DO NOTHING"
 _ALONE: Final = 0x74657874
 """Of PostgreSQL's advisory lock."""
 
@@ -78,25 +74,26 @@ class Store:
         return self.engine.dialect.name == "sqlite"
 
     async def write(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Commit rows (in the order of `EVENT_COLUMNS`), those that are there already left as they are."""
+        """Commit rows (each as `COLUMNS_OF` its kind), those that are there already left as they are."""
         if not rows:
             return
+        by_kind: dict[str, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            by_kind.setdefault(row[EVENT_AT], []).append(row)
         async with self._mapped(), self.engine.begin() as connection:
             if self.is_sqlite:
-                by_kind: dict[str, list[tuple[Any, ...]]] = {}
-                for row in rows:
-                    by_kind.setdefault(row[_EVENT], []).append(row)
                 for kind, of_kind in by_kind.items():
-                    statement, taken = _INSERTIONS[kind]
-                    await connection.exec_driver_sql(statement, list(map(taken, of_kind)))
+                    await connection.exec_driver_sql(_INSERTIONS[kind], of_kind)
                 return
             # COPY into a table of this session's own, for COPY itself knows no ON CONFLICT: a fifth of the time that
             # arrays or a statement per row take.
             await connection.exec_driver_sql(_INCOMING)
             raw: Any = (await connection.get_raw_connection()).driver_connection
-            async with raw.cursor() as cursor, cursor.copy(f"COPY incoming ({_NAMES}) FROM STDIN") as copy:
-                for row in rows:
-                    await copy.write_row(row)
+            async with raw.cursor() as cursor:
+                for kind, of_kind in by_kind.items():
+                    async with cursor.copy(_COPIES[kind]) as copy:
+                        for row in of_kind:
+                            await copy.write_row(row)
             await connection.exec_driver_sql(_TAKE_IN)
 
     async def consent(self, tenant: str) -> Consent:

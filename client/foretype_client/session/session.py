@@ -56,6 +56,7 @@ _PONG_S: Final = 3.0
 _LAG_S: Final = 1.0
 """A process that stood still itself hears late what came in time."""
 _MAX_GRACE_MS: Final = 600_000.0
+_FOLDERS_GRACE_S: Final = 30.0
 
 
 class EditAnswer(NamedTuple):
@@ -161,6 +162,8 @@ class Session:
         self._connections = self._failures = self._sent_bytes = self._received_bytes = 0
         self._connection_now: ClientConnection | None = None
         self._leaving = False
+        self._returning = False
+        """It leaves for a new `hello` alone."""
         self._past = (0, 0, 0, 0, 0)
         self._last_error = ""
         self._told = False
@@ -205,9 +208,18 @@ class Session:
             if not task.cancelled():
                 task.result()
 
+    def open_folders(self, workspaces: Sequence[Workspace]) -> None:
+        """Other folders are open. A connection has one `hello`: a new one at the same gateway tells it, as soon as nothing runs."""
+        if self.workspaces != list(workspaces):
+            self.workspaces = list(workspaces)
+            if self._connection_now is not None:
+                returning = self._returning or not self._leaving
+                self.move(_FOLDERS_GRACE_S)
+                self._returning = returning
+
     def move(self, grace_s: float) -> None:
         """Go to where `locate` says now, as soon as nothing runs, or when the grace is over."""
-        self._leaving = True
+        self._leaving, self._returning = True, False
         if self._streams:
             self._drain_within(grace_s)
         else:
@@ -401,11 +413,12 @@ class Session:
                 reason = await self._connection()
                 if self._protocol.profile is not None:
                     attempt = 0  # it was a gateway, not something that accepts and hangs up
-                self._last_error = reason
-                self._failures += 1
+                left, self._leaving = self._leaving and self._protocol.profile is not None, False
+                if not left:
+                    self._last_error = reason
+                    self._failures += 1
                 self._lose(reason)
-                delay_s = 0.0 if self._leaving else self._backoff.delay_s(attempt, self._rng)
-                self._leaving = False
+                delay_s = 0.0 if left else self._backoff.delay_s(attempt, self._rng)
                 attempt += 1
                 _logger.info("%s; trying again in %.2f s", reason, delay_s)
                 await self._sleep(delay_s)
@@ -416,8 +429,9 @@ class Session:
         """Find the gateway and talk to it until the end; why it ended."""
         try:
             with as_gateway_gone():
-                if self._locate is not None:
+                if self._locate is not None and not self._returning:
                     self._endpoint = await self._locate()
+                self._returning = False
                 await self._converse()
         except GatewayGoneError as error:
             return str(error)
@@ -481,6 +495,8 @@ class Session:
                 self.abandon("the gateway is silent")
 
     def _drain_within(self, grace_s: float) -> None:
+        if self._grace is not None:
+            self._grace.cancel()
         self._grace = asyncio.get_running_loop().call_later(grace_s, self._drained.set)
 
     async def _drain(self, connection: ClientConnection) -> None:

@@ -23,6 +23,7 @@ from foretype_context.syntax.blocks import SuggestionKind, previous_filled_line
 from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import LanguageSpec, language_spec
 from foretype_context.syntax.plain_reading import QUOTES
+from foretype_context.text.openers import opens
 from foretype_context.text.strings import well_formed
 
 _WORD: Final = re.compile(r"<[a-z]+>|.{1,4}")
@@ -207,7 +208,7 @@ def _block(
 
     `opened`: the first line of `text` opens the block, unless the cursor has moved behind that line since.
     """
-    opened = opened and text.partition("\n")[0].rstrip().endswith(spec.opens_block)
+    opened = opened and opens(text.partition("\n")[0], spec.opens_block, spec.comment_marks)
     lines = text.split("\n")
     if not final:
         lines.pop()

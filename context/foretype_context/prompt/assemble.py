@@ -186,8 +186,10 @@ class Assembler:
         indent = opened_indent(view.snapshot, view.offset)
         if indent is None:
             return None
+        spec = language_spec(view.snapshot.language)
         return Opened(
-            endings=list(language_spec(view.snapshot.language).opens_block),
+            endings=list(spec.opens_block),
+            comments=list(spec.comment_marks),
             max_lines=self.profile.stop.block_max_lines,
             max_tokens=self.profile.budgets.block_tokens,
             min_indent=indent or None,

@@ -14,6 +14,7 @@ import msgspec
 
 from foretype_context.edit_models.question import EditWindow
 from foretype_context.prompt.strategy import Strategy
+from foretype_context.text.openers import opens
 
 KNOBS: Final = ("arms", "budgets", "debounce", "speculation", "strategy", "thresholds")
 """What a profile may change about a client of this version, beside its layout: an experiment takes only clients that know what its
@@ -43,19 +44,21 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ends a text after all, once its first line has turned out to open a block (`def f(self):`).
 
     Attributes:
-        endings: the first line opens a block where it ends with one of these, white space behind it left out.
+        endings: the first line opens a block where it ends with one of these, white space and a comment behind it left out.
+        comments: what a comment begins with.
         max_lines, min_indent: in place of those of the `Stop`.
         max_tokens: in place of the request's, which counts until the first line has ended.
     """
 
     endings: list[str]
+    comments: list[str] = []
     max_lines: int
     max_tokens: int
     min_indent: int | None = None
 
     def by(self, first_line: str) -> bool:
         """Whether a whole first line opens a block."""
-        return first_line.rstrip().endswith(tuple(self.endings))
+        return opens(first_line, self.endings, self.comments)
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,6 +16,7 @@ from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.languages import PLAINTEXT, LanguageSpec, language_spec
 from foretype_context.syntax.lexis import Within
 from foretype_context.syntax.reading import LexicalState, Reading, lexis_of, within_of
+from foretype_context.text.openers import ends_open, opens
 
 CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
 """What may stand right of the cursor without making it a mid-line place (Copilot's expression)."""
@@ -138,18 +139,13 @@ def opens_block(snapshot: Snapshot, offset: int) -> bool:
     spec = language_spec(snapshot.language)
     line = snapshot.line_of(offset)
     typed = snapshot.text[snapshot.line_start(line) : offset].rstrip()
-    if not any(_ends_with(typed, ending) for ending in spec.opens_block):
+    if not ends_open(typed, spec.opens_block):
         return False
     end = snapshot.line_start(line) + len(typed)
     state = lexical_state(snapshot, end)
     if within_of(snapshot.language, state) is not None:
         return False
     return spec.id != "python" or (not state.stack and _is_statement_colon(snapshot, end, typed))
-
-
-def _ends_with(typed: str, ending: str) -> bool:
-    """`sudo` does not end in `do`."""
-    return typed.endswith(ending) and not (ending.isalpha() and re.search(rf"\w{ending}\Z", typed))
 
 
 _COMPOUND: Final = re.compile(
@@ -186,7 +182,7 @@ def block_indent(snapshot: Snapshot, offset: int) -> int:
     above, below = previous_filled_line(snapshot, line), next_filled_line(snapshot, line)
     if above is None:
         return 0
-    if code_above(snapshot, line).endswith(language_spec(snapshot.language).opens_block):
+    if ends_open(code_above(snapshot, line), language_spec(snapshot.language).opens_block):
         return indent_columns(above) + 1
     # A body goes on below; where it ended, nothing typed at the margin is the outer level.
     return min(indent_columns(above), indent_columns(below)) if below is not None else 0
@@ -201,13 +197,14 @@ def loose_opener(snapshot: Snapshot, offset: int, said: str = "") -> str | None:
     Args:
         said: the rest of the cursor's line, if that is what opens the block.
     """
-    if language_spec(snapshot.language).id != PLAINTEXT:
+    spec = language_spec(snapshot.language)
+    if spec.id != PLAINTEXT:
         return None
     line = snapshot.line_of(offset)
     opener: str | None = snapshot.text[snapshot.line_start(line) : offset] + said
     if not opener:
         opener = previous_filled_line(snapshot, line)
-    return opener if opener is not None and opener.rstrip().endswith(":") else None
+    return opener if opener is not None and opens(opener, (":",), spec.comment_marks) else None
 
 
 def stop_indent(snapshot: Snapshot, offset: int) -> int:

@@ -55,6 +55,11 @@ class LanguageSpec:
     line_comment: str = "//"
     signature_ends_with: str = ";"
 
+    @property
+    def comment_marks(self) -> tuple[str, ...]:
+        """What comments behind code begin with."""
+        return (self.line_comment, "/*") if self.line_comment == "//" else (self.line_comment,)
+
 
 def _set(names: str) -> frozenset[str]:
     return frozenset(names.split())

@@ -1,7 +1,7 @@
 """Trains the adapter: ``python -m foretype_lab.adapter.train CONFIG --base FILE.gguf --store DIR --out DIR``.
 
 One thread is enough; a run can be stopped at any time (SIGTERM leaves a checkpoint) and goes on when the same command is
-given again. ``--stop-at`` brings the rate down to nothing by then, so that what is written is a complete result.
+given again. ``--minutes`` brings the rates down to nothing by then, so that what is written is a complete result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from foretype_lab.adapter.rows import END, Row, Sampler
 from foretype_lab.corpus.store import Store
 
 DECAY_SHARE = 0.3
-"""Of a run's tokens, its last, in which the rates fall."""
+"""Of a run's tokens or minutes, its last, in which the rates fall."""
 
 
 _CONTROL = torch.tensor(list(base.CONTROL.values()))
@@ -275,7 +275,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints, the log and the adapter")
     parser.add_argument("--from", dest="start", type=Path, help="an adapter to go on from")
     parser.add_argument("--minutes", type=float, help="of training; without it until it is stopped")
-    parser.add_argument("--decay", type=float, default=0.0, help="the last minutes, in which the rate falls to nothing")
+    parser.add_argument("--decay", type=float, help="the last minutes, in which the rates fall; else a share of all")
     parser.add_argument("--layout", default="spm", help="the layout that is served, for the adapter's file")
     parser.add_argument("--adapter-version", default="0.3.0")
     options = parser.parse_args()
@@ -308,7 +308,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, stop)
     began = measured = saved = time.monotonic()
     stop_at = began + options.minutes * 60 if options.minutes else None
-    decay_from = stop_at - options.decay * 60 if stop_at is not None else None
+    decay = DECAY_SHARE * (options.minutes or 0.0) if options.decay is None else options.decay
+    decay_from = stop_at - decay * 60 if stop_at is not None else None
     with (options.out / "log.jsonl").open("a") as log:
 
         def say(row: dict[str, object]) -> None:

@@ -40,6 +40,7 @@ class SharedDocuments:
 
     Attributes:
         opening, changing, closing: told of a document that is open now, was changed, or is not open any more.
+        moved: told when other folders are open.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -53,6 +54,7 @@ class SharedDocuments:
         self.opening: Subscribers[[HeldText]] = Subscribers()
         self.changing: Subscribers[[HeldText, Change]] = Subscribers()
         self.closing: Subscribers[[HeldText]] = Subscribers()
+        self.moved: Subscribers[[]] = Subscribers()
 
     @property
     def flow(self) -> Flow | None:
@@ -142,6 +144,7 @@ class SharedDocuments:
     def use_folders(self, uris: Sequence[str]) -> None:
         self._documents.roots = tuple(map(path_of, uris))
         self.sources.folders(list(self.roots))
+        self.moved.tell()
 
     def open(self, uri: str, text: str, *, language: str, version: int) -> str | None:
         """A document is open; why it gets no suggestions, or None."""
