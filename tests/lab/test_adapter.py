@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from foretype_lab.adapter import adapter_file, base, holes, rows, train
+from foretype_lab.adapter import adapter_file, base, ends, holes, rows, train
 from foretype_lab.adapter.base import CONTROL, PAD
 from foretype_lab.adapter.network import Network
 from foretype_lab.corpus.store import Store, build_store
@@ -252,3 +252,24 @@ def test_the_runs_that_are_written_down_can_be_read(name: str) -> None:
     config = train.Config.load(Path(__file__).parents[2] / "lab" / "configs" / name)
     assert sum(config.lengths.values()) == pytest.approx(1) and sum(config.layouts.values()) == pytest.approx(1)
     assert all(config.batch_tokens % length == 0 for length in config.lengths)
+
+
+def test_ends_that_count_more_are_found_more_often_and_nothing_else_changes(store: Store, base_file: Path) -> None:
+    torch.manual_seed(0)
+    network = Network(base.weights(base_file), train.shape_of(base_file), 4)
+    sampler = rows.Sampler(store, base.tokenizer(base_file), {"spm": 1.0}, "ends", 0.0, 0.5)
+    of = ends.together(
+        [ends.states(network, [sampler.row(at + n, 320) for n in range(4)], at) for at in range(0, 40, 4)]
+    )
+    assert len(of.row.unique()) == int(of.end.sum()) == 40
+    before = network.rows[ends._ROW].detach().clone()
+    plain, heavy = (ends.fit(of, before, weight=weight, pull=0.001) for weight in (1.0, 30.0))
+    assert ends.exact(of, plain).ends <= ends.exact(of, heavy).ends
+    assert ends.exact(of, heavy).ends > ends.exact(of, before).ends
+    # What it says is what the network says: the states, and the rows of ids that a batch pads.
+    ids, wanted, targets, *_ = train.batch([sampler.row(0, 320)])
+    last, table = network(ids, wanted)
+    logits = torch.nn.functional.linear(last, table).float()
+    assert torch.allclose(of.last[: len(wanted)] @ before, logits[:, rows.END], atol=0.05)
+    first = logits.argmax(-1) == targets
+    assert ends.exact(ends.States(*(values[: len(wanted)] for values in of)), before).rows == float(first.all())
