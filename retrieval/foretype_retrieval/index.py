@@ -183,6 +183,10 @@ class Index:
                 paths.update(key[0] for key in self._keys(at, alive))
         return sorted(paths)[:limit]
 
+    def by_terms(self, terms: Mapping[str, float], limit: int) -> Ranking:
+        """BM25 over sub-words, best first; see :meth:`word_scores`."""
+        return self.best(self.word_scores(terms), limit)
+
     def word_scores(self, terms: Mapping[str, float]) -> list[Array]:
         """BM25 over sub-words of every chunk, one array per segment.
 
