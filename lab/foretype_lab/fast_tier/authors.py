@@ -20,6 +20,7 @@ from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.templates import encode_prompt, grammar
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_eval.replay.commits import commits_of
+from foretype_eval.replay.edit_recording import Recording, load_recording
 from foretype_models.artifacts import locate
 
 from foretype_lab.fast_tier.asking import ClaimOptions, ask, started
@@ -49,14 +50,24 @@ class Sent(NamedTuple):
 
 
 async def measure(options: ClaimOptions) -> dict[str, Any]:
-    """`shares` by block, device and salt; `asked`: what an engine counts of `samples` turns, beside what is expected of the same.
+    """`shares` by block, device and salt; `recorded`, those of a recorded session alone; `asked`: what an engine counts of some turns.
+
+    `samples` turns are asked, and what is expected of the same stands beside.
 
     Raises EngineUnavailableError, RepositoryError, RecordingError, ValueError: too few commits.
     """
-    sent = interleaved(options.repositories, load_tokenizer(options.model / "tokenizer.json"))
+    tokenizer = load_tokenizer(options.model / "tokenizer.json")
+    recordings = [one for one in options.repositories if one.is_file()]
+    sent = interleaved([one for one in options.repositories if one not in recordings], tokenizer)
     cases = product(options.blocks, DEVICES_TOKENS, SALTS)
     return {
         "shares": [shares(sent, block, device, salt_of=salt) for block, device, salt in cases],
+        "recorded": [
+            {"recording": one.name, **shares(alone, block, device, salt_of="nobody")}
+            for one in recordings
+            for alone in [list(_session(0, one.name, load_recording(one), tokenizer))]
+            for block, device in product(options.blocks, DEVICES_TOKENS)
+        ],
         "asked": [await _asked(options, sent[: AUTHORS * options.samples], block) for block in options.blocks],
     }
 
@@ -90,16 +101,17 @@ def interleaved(repositories: Sequence[Path], tokenizer: Tokenizer) -> list[Sent
         if len(commits) <= _COMMITS * (turn + 1):
             raise ValueError(f"{repository} has {len(commits)} commits of {', '.join(_SUFFIXES)}; more are needed")
         spread = f"{commits[_COMMITS * (turn + 1)]}..{commits[_COMMITS * turn]}"
-        sessions.append(islice(_session(author, repository, spread, tokenizer), _ASKED))
+        typed = recording_of(repository, spread, suffixes=_SUFFIXES, seed=author)
+        sessions.append(islice(_session(author, str(repository), typed, tokenizer), _ASKED))
     every = [list(session) for session in sessions]
     return [sent for turn in zip(*every, strict=False) for sent in turn]
 
 
-def _session(author: int, repository: Path, spread: str, tokenizer: Tokenizer) -> Iterator[Sent]:
+def _session(author: int, repository: str, recording: Recording, tokenizer: Tokenizer) -> Iterator[Sent]:
     spoken = grammar(locate().grammar)
     profile = Profile(model="", grammar=spoken.id, tokenizer_digest=tokenizer.digest, layout=spoken.layout())
     assembler, state = Assembler(tokenizer, profile, timer=lambda: 0.0), PlanState.empty()
-    for moment in moments_of(recording_of(repository, spread, suffixes=_SUFFIXES, seed=author)):
+    for moment in moments_of(recording):
         plan, state = assembler.plan(state, moment.snapshot, moment.offset, now=moment.time_s)
         encoded = encode_prompt(tokenizer, spoken, [placed.segment for placed in plan.segments])
         stable = 0
@@ -107,7 +119,7 @@ def _session(author: int, repository: Path, spread: str, tokenizer: Tokenizer) -
             if placed.segment.scope not in _STABLE:
                 break
             stable = end
-        yield Sent(author, str(repository), moment.snapshot.uri, encoded.ids, stable)
+        yield Sent(author, repository, moment.snapshot.uri, encoded.ids, stable)
 
 
 def shares(sent: Sequence[Sent], block_tokens: int, device_tokens: int, *, salt_of: str) -> dict[str, Any]:

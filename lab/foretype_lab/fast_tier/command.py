@@ -33,7 +33,8 @@ def engine(
     batched_tokens: Annotated[str, typer.Option(help="of cancel: tokens in a step, by comma")] = "256,128,64",
     blocks: Annotated[str, typer.Option(help="of tiers and authors: tokens in a block, by comma")] = "32,128",
     repository: Annotated[
-        list[Path] | None, typer.Option(help="of authors: whose commits eight authors type; repeat it")
+        list[Path] | None,
+        typer.Option(help="of authors: whose commits eight authors type, or *.recording.w.json; repeat it"),
     ] = None,
     redis_url: Annotated[
         str, typer.Option(help="of tiers: a Redis that nobody else uses; without one it is left out")
