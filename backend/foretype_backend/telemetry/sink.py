@@ -247,8 +247,8 @@ class TelemetrySink:
             self._texts = await asyncio.to_thread(self._open_texts)
         today = self._today()
         consents = await self._modules.upkeep.tidy(store, self._texts, days, today=today, now_ms=self._wall_ms())
-        self._tidied = today, consents
         self.kept = await self._modules.upkeep.kept(store, self._texts)
+        self._tidied = today, consents
 
 
 def _is_there(url: str) -> bool:

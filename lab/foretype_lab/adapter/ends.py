@@ -17,13 +17,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from foretype_lab.adapter import adapter_file, base
-from foretype_lab.adapter.base import CONTROL, PAD
+from foretype_lab.adapter.base import CONTROL
 from foretype_lab.adapter.network import Network
 from foretype_lab.adapter.rows import END, Row, Sampler
 from foretype_lab.adapter.train import batch, shape_of
 from foretype_lab.corpus.store import Store
 
 _ROW = list(CONTROL.values()).index(END)
+_RANK = 32  # of the configurations in lab/configs
 _TOKENS = 320
 _AT_ONCE = 8
 
@@ -58,10 +59,9 @@ class Exact(NamedTuple):
 @torch.no_grad()
 def states(network: Network, rows: list[Row], first: int = 0) -> States:
     """What :func:`fit` and :func:`exact` need of some rows."""
-    ids, wanted, targets, *_ = batch(rows)
-    longest = int((ids != PAD).sum(1).max())
-    wanted = wanted // ids.shape[1] * longest + wanted % ids.shape[1]
-    last, table = network(ids[:, :longest], wanted)
+    longest = max(row.end for row in rows)
+    ids, wanted, targets, *_ = batch([Row(row.ids[:longest], row.begin, row.end) for row in rows])
+    last, table = network(ids, wanted)
     logits = functional.linear(last, table).float()
     logits[:, END] = -1e9
     best, choice = logits.max(-1)
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--pull", type=float, default=0.01, help="towards the row as it was")
     parser.add_argument("--adapter-version", required=True)
     options = parser.parse_args()
-    network = Network(base.weights(options.base), shape_of(options.base), 32)
+    network = Network(base.weights(options.base), shape_of(options.base), _RANK)
     trained = adapter_file.read_into(network, options.adapter)
     tokenizer = base.tokenizer(options.base)
 

@@ -57,16 +57,15 @@ async def measure(options: ClaimOptions) -> dict[str, Any]:
     Raises EngineUnavailableError, RepositoryError, RecordingError, ValueError: too few commits.
     """
     tokenizer = load_tokenizer(options.model / "tokenizer.json")
-    recordings = [one for one in options.repositories if one.is_file()]
-    sent = interleaved([one for one in options.repositories if one not in recordings], tokenizer)
+    sent = interleaved([one for one in options.repositories if one.is_dir()], tokenizer)
+    recordings = [one for one in options.repositories if not one.is_dir()]
+    alone = {one.name: list(_session(0, one.name, load_recording(one), tokenizer)) for one in recordings}
     cases = product(options.blocks, DEVICES_TOKENS, SALTS)
     return {
         "shares": [shares(sent, block, device, salt_of=salt) for block, device, salt in cases],
         "recorded": [
-            {"recording": one.name, **shares(alone, block, device, salt_of="nobody")}
-            for one in recordings
-            for alone in [list(_session(0, one.name, load_recording(one), tokenizer))]
-            for block, device in product(options.blocks, DEVICES_TOKENS)
+            {"recording": name, **shares(session, block, device, salt_of="nobody")}
+            for (name, session), block, device in product(alone.items(), options.blocks, DEVICES_TOKENS)
         ],
         "asked": [await _asked(options, sent[: AUTHORS * options.samples], block) for block in options.blocks],
     }

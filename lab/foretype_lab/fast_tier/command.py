@@ -46,7 +46,7 @@ def engine(
     wanted = parts.split(",")
     if unknown := set(wanted) - set(PARTS):
         fail(f"--parts: there is no part {min(unknown)}; there are {', '.join(PARTS)}")
-    if "authors" in wanted and not repository:
+    if "authors" in wanted and not any(map(Path.is_dir, repository or ())):
         fail("--repository: the part authors types a repository's commits; name one or more")
     options = ClaimOptions(
         model=model,
