@@ -31,6 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where readline is loaded in the process that starts the workers, it writes the size of a terminal into what they inherit.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
+    if hasattr(os, "nice"):
+        os.nice(
+            1
+        )  # as batch work is: what tests compute is not taken for programs of a user's that leave the product nothing
     data = tempfile.TemporaryDirectory(prefix="foretype-data-")
     config.add_cleanup(data.cleanup)
     data_with_a_network(Path(data.name))

@@ -38,6 +38,7 @@ from foretype_client.flow.suggestion import FlowState, FlowStatus, Suggestion
 from foretype_client.flow.tracing import FlowTracer, TracedGateway
 from foretype_client.open_document import OpenDocument
 from foretype_client.policy.knobs import known_knobs
+from foretype_client.policy.machine import Machine
 from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, Gateway
 from foretype_client.private_gateway.finding import default_state_dir
@@ -372,7 +373,7 @@ async def open_client(
         gateway,
         assemblers,
         clock=clock,
-        policy=Policy(policy),
+        policy=Policy(policy, Machine(lambda: session.endpoint.process).spared),
         cache=CompletionCache(),
         local=AdaptiveModel(shipped_table(), show=habits.rule if habits else SHOW_RULE) if options.local else None,
         habits=habits,

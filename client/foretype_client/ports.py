@@ -25,12 +25,13 @@ class Clock(Protocol):
 class Endpoint:
     """Where a gateway listens: `ws://` or `wss://` URL of its `/v1/stream`, and the bearer token it wants.
 
-    `token_in_clear`: the token may be sent over `ws://` to another machine.
+    `token_in_clear`: the token may be sent over `ws://` to another machine. `process`: its id, of a private gateway on this machine.
     """
 
     url: str
     token: str | None = field(default=None, repr=False)
     token_in_clear: bool = False
+    process: int | None = field(default=None, compare=False)
 
     def headers(self) -> dict[str, str]:
         """What a request to it carries.

@@ -281,6 +281,31 @@ async def test_a_process_that_hangs_is_ended_whoever_stops_to_wait_for_its_end(m
             process.kill()
 
 
+async def test_a_process_that_nobody_asks_ends_and_the_next_request_starts_another(model: Path) -> None:
+    engine = EmbeddedEngine.from_config(
+        model=model, threads=1, restart_wait_s=60.0, hang_s=0.1, healthy_after_s=0.0, rest_after_s=0.5
+    )
+    await engine.start()
+    for name in ("first", "second"):
+        before = engine.process_id
+        assert before is not None and len(ids_of(await collect(engine, name, PROMPT))) == 8
+        await until(lambda before=before: engine.process_id is None and not psutil.pid_exists(before))
+        await engine.ready()  # it serves: a request is all that it waits for
+        assert engine.statistics().restarts == 0 and engine.capabilities().token_ids
+        await engine.warm(PROMPT)
+        assert engine.process_id not in (None, before)
+    await engine.close()
+
+
+async def test_a_process_that_has_to_wait_for_its_requests_does_not_rest(model: Path) -> None:
+    engine = EmbeddedEngine.from_config(model=model, threads=1, hang_s=5.0, rest_after_s=0.001)
+    await engine.start()
+    before = engine.process_id
+    stream = engine.generate(GenerationRequest("long", PROMPT, GenerationParams(max_tokens=300)))
+    assert sum([len(chunk.token_ids) async for chunk in stream]) > 0 and engine.process_id == before
+    await engine.close()
+
+
 @pytest.mark.slow
 async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1, restart_wait_s=60.0)
@@ -359,6 +384,7 @@ async def test_the_process_ends_when_the_gateway_is_killed(model: Path) -> None:
     script = f"""
 import asyncio
 from foretype_backend.engines.by_name import load_engine
+from waiting import until
 async def main():
     engine = load_engine("embedded", model={str(model)!r}, threads=1)
     await engine.start()

@@ -6,6 +6,7 @@ from client.typing_desk import URI, Desk, LinePlanner, profile
 from foretype_client.adaptive.candidates import CopyLine
 from foretype_client.feedback.feedback import Ended
 from foretype_client.flow.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
+from foretype_client.policy.machine import Spared
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
 from foretype_context.finish.post_processing import Finished
@@ -654,6 +655,21 @@ async def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
         await asyncio.sleep(2)
         await desk.typed("z")
         assert len(desk.gateway.calls) == 2
+
+
+async def test_a_machine_that_is_spared_shows_what_costs_nothing_and_says_why() -> None:
+    spared: list[Spared] = [Spared.BUSY]
+    policy = Policy(spared=lambda _: next(iter(spared), None))
+    async with Desk(ScriptedGateway(ANSWER), SEEN, local=CopyLine(), policy=policy) as desk:
+        answer = await desk.typed("value = c")
+        assert answer is not None and answer.source is Origin.LOCAL
+        status = desk.flow.status()
+        assert (status.state, status.detail) == (FlowState.SPARED, "other programs take all processors")
+        assert await desk.typed("zz") is None and desk.gateway.calls == []
+        assert desk.flow.status().counts == {"local": 1, "spared": 1}
+        spared.clear()
+        await desk.typed("y")
+        assert len(desk.gateway.calls) == 1 and desk.flow.status().state is FlowState.READY
 
 
 async def test_a_gateway_that_vanishes_leaves_the_local_candidate() -> None:

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from foretype_client.policy.machine import Spared
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import (
     EditorRequest,
@@ -142,3 +143,13 @@ def test_a_switch_that_does_not_exist_is_named_with_those_that_do() -> None:
     assert switched.speculative and not switched.skip_deletions
     with pytest.raises(ValueError, match=r"hot_streak: the switches are .*skip_deletions"):
         Switches().switched(on=["hot-streak"])
+
+
+def test_a_machine_that_is_spared_is_asked_by_hand_alone() -> None:
+    policy = Policy(spared=lambda now: Spared.BATTERY if now < 20.0 else None)
+    assert policy.decide(PolicyState(), ask(), 11.0) == Skip(SkipReason.SPARED)
+    assert policy.decide(PolicyState(), ask(trigger=Trigger.INVOKED), 11.0) == Now()
+    assert policy.decide(PolicyState(), ask(right="more of it"), 11.0) == Skip(SkipReason.MID_LINE)
+    assert policy.decide(PolicyState(), ask(), 20.0) == Now()
+    switched_off = Policy(PolicyOptions(switches=Switches(spare=False)), policy.spared)
+    assert switched_off.decide(PolicyState(), ask(), 11.0) == Now()

@@ -108,7 +108,7 @@ def demo(
             raise InputError(f"{path} is empty: there is nothing to type")
         options = client_options("demo", gateway, token_file, model, state_dir)
         # As in an editor: the neighbours of the file are known. The file itself is what is typed, never what is on disk.
-        policy = PolicyOptions(switches=Switches(unsure=unsure))
+        policy = PolicyOptions(switches=Switches(unsure=unsure, spare=False))  # its user asked to see it now
         options = replace(options, workspaces=[workspace_of(path.absolute().parent)], policy=policy)
         console = plain_console()
         run = asyncio.run(_demo(path, text, keys, speed, options, console))

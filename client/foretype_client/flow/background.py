@@ -140,7 +140,10 @@ class Background:
 
     def _planner(self) -> tuple[Profile, Planner] | None:
         profile = self._shared.gateway.profile
-        if profile is None or not self._shared.gateway.connected or self._shared.clock() < self._paused_until_s:
+        now = self._shared.clock()
+        if profile is None or not self._shared.gateway.connected or now < self._paused_until_s:
+            return None
+        if self._shared.policy.spared(now) is not None:
             return None
         least = self._switches.least(profile)
         if least is not None and least.shows_nothing:

@@ -21,7 +21,7 @@ from foretype_client.flow.planning import Planner
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
-from foretype_client.policy.trigger import Decision, EditorRequest, PolicyState, Skip, SkipReason, Trigger, Wait
+from foretype_client.policy.trigger import Decision, EditorRequest, PolicyState, Skip, Trigger, Wait
 
 
 class Searching(NamedTuple):
@@ -88,7 +88,7 @@ class Deciding:
         if isinstance(found, Suggestion):
             return found
         decision = self._shared.policy.decide(self._policy_state, self._ask(document, question), now)
-        if isinstance(decision, Skip) and decision.reason is not SkipReason.PAUSED:
+        if isinstance(decision, Skip) and not decision.reason.leaves_local:
             return decision.reason
         # A local suggestion that is visible and still right stays: nothing flickers, and nothing is asked.
         reason = found or self._unready(question) or (decision.reason if isinstance(decision, Skip) else None)

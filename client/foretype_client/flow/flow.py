@@ -289,7 +289,7 @@ class CompletionFlow:
         return self._explanations.of(id)
 
     def status(self) -> FlowStatus:
-        state = FlowState.READY
+        state, detail = FlowState.READY, ""
         if self._closed:
             state = FlowState.CLOSED
         elif not self._shared.gateway.connected:
@@ -298,8 +298,12 @@ class CompletionFlow:
             state = FlowState.STARTING
         elif self._deciding.paused(self.clock()):
             state = FlowState.PAUSED
+        elif (spared := self._shared.policy.spared(self.clock())) is not None:
+            state, detail = FlowState.SPARED, spared.value
         requests = self._shared.requests
-        return self._tally.status(state, requests=requests.sent, cancelled=requests.cancelled, running=requests.running)
+        return self._tally.status(
+            state, detail, requests=requests.sent, cancelled=requests.cancelled, running=requests.running
+        )
 
     async def close(self) -> None:
         """Answer every waiting question with nothing, cancel every request, and wait until nothing runs."""

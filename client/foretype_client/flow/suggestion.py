@@ -84,6 +84,7 @@ class FlowState(StrEnum):
     STARTING = "starting"
     OFFLINE = "offline"
     PAUSED = "paused"
+    SPARED = "spared"
     CLOSED = "closed"
 
 
@@ -139,10 +140,10 @@ class FlowCounters:
         else:
             self.counts[result] += 1
 
-    def status(self, state: FlowState, *, requests: int, cancelled: int, running: int) -> FlowStatus:
+    def status(self, state: FlowState, detail: str, *, requests: int, cancelled: int, running: int) -> FlowStatus:
         return FlowStatus(
             state=state,
-            detail=self.detail,
+            detail=detail or self.detail,
             asked=self.asked,
             requests=requests,
             cancelled=cancelled,

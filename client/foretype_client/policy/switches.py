@@ -20,6 +20,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
             gateway is private, so that nobody else waits for it.
         drop_broken: what would add an error of syntax to the file is cut back to what does not, or not shown.
         learn_showing: from when on the local candidate is shown is learned from what the user takes, by language, on this machine.
+        spare: with a gateway on this machine, typing asks nothing while a battery saver is on or other programs take all processors.
         unsure: what the model says is shown even where it is less sure than its profile asks for.
     """
 
@@ -30,6 +31,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     preload: bool | None = None
     drop_broken: bool = True
     learn_showing: bool = True
+    spare: bool = True
     unsure: bool = False
 
     def least(self, profile: Profile | None) -> MinMeanLogprob | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 from foretype_context.syntax.lexis import Within
 
+from foretype_client.policy.machine import Spared
 from foretype_client.policy.switches import Switches
 
 _CLOSERS_RIGHT: Final = re.compile(r"^\s*[)>}\]\"'`]*\s*[:{;,]?\s*$")
@@ -47,6 +48,12 @@ class SkipReason(StrEnum):
     TOO_LARGE = "too_large"
     DELETION = "deletion"
     PAUSED = "paused"
+    SPARED = "spared"
+
+    @property
+    def leaves_local(self) -> bool:
+        """Whether the local candidate, which costs nothing, is shown all the same."""
+        return self in (SkipReason.PAUSED, SkipReason.SPARED)
 
 
 class EditorRequest(NamedTuple):
@@ -153,11 +160,23 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
         return all(self.completes_within(within, language) for within in Within)
 
 
-class Policy:
-    """When a keystroke becomes a request, over injected time."""
+def _never(_now: float) -> None: ...
 
-    def __init__(self, options: PolicyOptions | None = None) -> None:
+
+class Policy:
+    """When a keystroke becomes a request, over injected time.
+
+    Args:
+        spared: why the machine that computes is left alone at a time (monotonic seconds); None where it is not.
+    """
+
+    def __init__(self, options: PolicyOptions | None = None, spared: Callable[[float], Spared | None] = _never) -> None:
         self.options: PolicyOptions = options or PolicyOptions()
+        self._spared = spared
+
+    def spared(self, now: float) -> Spared | None:
+        """Why nothing is asked unasked at `now`; None where it may be."""
+        return self._spared(now) if self.options.switches.spare else None
 
     def decide(self, state: PolicyState, ask: EditorRequest, now: float) -> Decision:
         """What to do with `ask` at `now` (monotonic seconds)."""
@@ -205,4 +224,6 @@ class Policy:
         # Last: files that are never completed do not get a local candidate either, a pause does.
         if now < state.paused_until_s:
             return SkipReason.PAUSED
+        if ask.trigger is Trigger.AUTOMATIC and self.spared(now) is not None:
+            return SkipReason.SPARED
         return None

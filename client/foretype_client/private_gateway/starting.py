@@ -44,7 +44,7 @@ _TAIL_LINES: Final = 12
 
 
 def _endpoint_of(record: Announcement) -> Endpoint:
-    return Endpoint(record.stream_url, record.token)
+    return Endpoint(record.stream_url, record.token, process=record.pid)
 
 
 async def ensure_gateway(

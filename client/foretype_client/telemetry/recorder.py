@@ -58,8 +58,8 @@ _SUFFIX_CHARS: Final = 1_000
 _JUMP_MS: Final = 2_000
 _TYPING_S: Final = 60.0
 _INDENTED_MOST: Final = 80
-_NOT_ALLOWED: Final = frozenset(SkipReason) - {SkipReason.PAUSED}
-"""Policy allows no suggestion there, so nothing was missed; a gateway that asks for a pause is a miss of ours."""
+_NOT_ALLOWED: Final = frozenset(reason for reason in SkipReason if not reason.leaves_local)
+"""Policy allows no suggestion there, so nothing was missed; a pause, the gateway's or the machine's, is a miss of ours."""
 
 _DISMISSED: Final = {EndReason.DIVERGED: DismissKind.TYPED_OVER, EndReason.LEFT: DismissKind.MOVED}
 

@@ -136,10 +136,14 @@ async def measure_start(gateway: GatewayOptions, figures: LatencyFigures, runs: 
         progress("start", run + 1, runs)
 
 
-async def first_suggestion(server: LspClient) -> None:
-    """Ask until a model answers. The line is like no other in the file, so no local candidate can answer it."""
-    text = "def add(first, second):\n    \n\n\nprint(add(1, 2))\n"
-    file = OpenFile(server, Site("start.py", text, text.index("    \n") + 4, ""), "file:///bench")
+async def first_suggestion(server: LspClient, function: str = "add") -> None:
+    """Ask until a model answers. The line is like no other in the file, so no local candidate can answer it.
+
+    Args:
+        function: of the file; what was asked in another one is in no cache.
+    """
+    text = f"def {function}(first, second):\n    \n\n\nprint({function}(1, 2))\n"
+    file = OpenFile(server, Site(f"{function}.py", text, text.index("    \n") + 4, ""), f"file:///bench/{function}")
     file.column = 4
     async with asyncio.timeout(_READY_TIMEOUT_S):
         while not file.rest(await file.ask(_INVOKED)):  # noqa: ASYNC110 - another process gets ready

@@ -43,7 +43,11 @@ class LspClient:
         return cls(process)
 
     async def initialize(self, options: dict[str, Any], *, root: str | None = None) -> dict[str, Any]:
-        """Handshake as an editor with inline completion does it; `root` is the URI of the open folder."""
+        """Handshake as an editor with inline completion does it; `root` is the URI of the open folder.
+
+        It is asked on a busy machine as well, unless `options` say otherwise.
+        """
+        options = options | {"policies": {"spare": False} | options.get("policies", {})}
         result = await self.request(
             "initialize",
             {

@@ -34,6 +34,7 @@ class EmbeddedConfig:
         start_timeout_s: a model that is not loaded by then failed to start.
         hang_s: silence, with requests running, after which the process is ended and started again.
         restart_wait_s: how long a request waits for an engine that is starting again.
+        rest_after_s: without a request for so long the process ends and gives its memory back; the next request starts it. 0: never.
         restart_first_s, restart_most_s: back-off between attempts to start again, doubled each time.
         healthy_after_s: a process that lived this long starts the back-off afresh.
     """
@@ -53,6 +54,7 @@ class EmbeddedConfig:
     start_timeout_s: float = 120.0
     hang_s: float = 60.0
     restart_wait_s: float = 5.0
+    rest_after_s: float = 600.0
     restart_first_s: float = 0.05
     restart_most_s: float = 10.0
     healthy_after_s: float = 30.0
@@ -67,6 +69,7 @@ class EmbeddedConfig:
             ("chunk_tokens", 32),
             ("max_sequences", 1),
             ("head_start_tokens", 1),
+            ("rest_after_s", 0),
         ):
             value = getattr(self, name)
             if value < least:

@@ -1,7 +1,8 @@
 """The embedded engine: one GGUF file in a process of its own that is supervised and restarted; OpenVINO GenAI or llama.cpp computes.
 
 This side speaks the engine port to the gateway and frames to the process (:mod:`.ipc`). When the process dies, every
-request in it fails at once; the next request waits for the new process. Single tenant: there is no cache salt.
+request in it fails at once; the next request waits for the new process. After ten minutes without a request the process rests:
+it ends and its memory is given back, and the next request waits for a new one. Single tenant: there is no cache salt.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
@@ -65,6 +67,9 @@ class EmbeddedEngine:
         self._begun: EngineProcess | None = None
         self._ready: Ready | None = None
         self._ready_again = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._resting = False
+        self._asked_s = 0.0
         self._supervisor: asyncio.Task[None] | None = None
         self._last_error = "the engine is not started; call start() first"
         self._streams: dict[int, _Stream] = {}
@@ -100,6 +105,7 @@ class EmbeddedEngine:
             self._last_error = str(error)
             raise EngineUnavailableError(str(error)) from None
         self._attach(process, ready)
+        self._asked_s = asyncio.get_running_loop().time()
         self._supervisor = asyncio.create_task(self._supervise(process), name="embedded engine")
 
     async def close(self) -> None:
@@ -117,7 +123,7 @@ class EmbeddedEngine:
         self._fail_all(self._last_error)
 
     async def ready(self) -> None:
-        if self._process is None:
+        if self._process is None and not self._resting:
             raise EngineUnavailableError(self._last_error)
 
     async def _supervise(self, process: EngineProcess) -> None:
@@ -128,12 +134,15 @@ class EmbeddedEngine:
             reason = await self._watch(process)
             self._process = None
             self._ready_again.clear()
-            self._last_error = f"{reason}; it is started again, retry"
-            self._fail_all(self._last_error)
-            self._restarts += 1
             self._load = EngineLoad()
-            _logger.error("%s; starting it again", reason)
-            await process.close()
+            if reason is None:
+                await self._rest(process)
+            else:
+                self._last_error = f"{reason}; it is started again, retry"
+                self._fail_all(self._last_error)
+                self._restarts += 1
+                _logger.error("%s; starting it again", reason)
+                await process.close()
             if loop.time() - since > self._config.healthy_after_s:
                 failures = 0
             while True:
@@ -147,8 +156,21 @@ class EmbeddedEngine:
                     _logger.error("the engine cannot be started again: %s", error)
             self._attach(process, ready)
 
-    async def _watch(self, process: EngineProcess) -> str:
-        """Take reports until the process is gone or hangs; returns why."""
+    async def _rest(self, process: EngineProcess) -> None:
+        """End the process, and wait until somebody asks."""
+        self._last_error = "the engine rested; it is started again, retry"
+        self._wanted.clear()
+        self._resting = True
+        _logger.info("the engine rests: nobody asked for %g s", self._config.rest_after_s)
+        try:
+            await process.close()
+            await self._wanted.wait()
+        finally:
+            self._resting = False
+
+    async def _watch(self, process: EngineProcess) -> str | None:
+        """Take reports until the process is gone or hangs, and say why; None once nobody has asked for long."""
+        loop, rest_s = asyncio.get_running_loop(), self._config.rest_after_s or math.inf
         while True:
             try:
                 async with asyncio.timeout(self._config.hang_s):
@@ -156,6 +178,8 @@ class EmbeddedEngine:
             except TimeoutError:
                 if self._streams:
                     return f"the engine process said nothing for {self._config.hang_s:g} s and was ended"
+                if loop.time() - self._asked_s >= rest_s:
+                    return None
                 continue
             if not reports:
                 return await process.reason()
@@ -282,6 +306,8 @@ class EmbeddedEngine:
 
     async def _available(self, deadline: float | None) -> tuple[EngineProcess, Ready]:
         """The process, waiting a little for it when it is being started again."""
+        self._asked_s = asyncio.get_running_loop().time()
+        self._wanted.set()
         if self._supervisor is not None and self._process is None:
             until = asyncio.get_running_loop().time() + self._config.restart_wait_s
             with contextlib.suppress(TimeoutError):
