@@ -19,10 +19,14 @@ from foretype_eval.replay.virtual import VirtualLoop
 from foretype_lab.commands import bench
 from foretype_lab.errors import PeerResultError
 from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, buffer_of
+from foretype_lab.peer.clocks import WallLoop
+from foretype_lab.peer.options import PeerOptions
 from foretype_lab.peer.page import table_of, write_page
 from foretype_lab.peer.recorded_typist import Offer, RecordedTypist, TypistTally
-from foretype_lab.peer.run import PeerOptions, _part, _row  # pyright: ignore[reportPrivateUsage]
+from foretype_lab.peer.run import _part, _row  # pyright: ignore[reportPrivateUsage]
+from foretype_lab.peer.single_asks import CONTINUE, SingleAsks
 from foretype_lab.peer.steps import Step, steps_of
+from foretype_lab.peer.systems import CountedSession
 from foretype_wire.messages import Delta, Done, Finish, RequestClass, Usage
 from foretype_wire.subscriptions import Subscribers
 from hypothesis import given, settings
@@ -216,6 +220,73 @@ def test_llama_vim_at_the_desk() -> None:
     assert row["ksr"] == pytest.approx(1 - 3 / (len(LINE) + 1), abs=1e-4)
 
 
+def test_a_client_that_asks_after_a_pause_shows_what_it_kept_at_once() -> None:
+    kept: list[SingleAsks] = []
+
+    class Whole(Infill):
+        def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            typed_part = body["input_prefix"].split("\n")[-1]
+            return super().post(path, body) | {"content": LINE[len(typed_part) :] + "\n\nnot shown"}
+
+    server = Whole()
+
+    async def work(loop: VirtualLoop) -> TypistTally:
+        kept.append(SingleAsks(server, loop, CONTINUE))
+        steps = steps_of(recording(*typed("tot", at=0), *typed("al = first", at=3, start_s=2.75, gap_s=0.1)))
+        return await sat(steps, kept[0])
+
+    tally = virtually(work)
+    # A pause of half a second behind each of three keys: the first asks, the next two are known, and so is the rest.
+    assert [body["input_prefix"] for body in server.bodies] == ["# a.py\nt"]
+    assert server.bodies[0]["input_suffix"] == "\n" and server.bodies[0]["stop"]
+    assert (tally.shown, tally.shown_right, tally.accepts) == (13, 0, 0)
+    assert kept[0].rows[0].evaluated_tokens == 10
+
+
+def test_on_the_wall_s_clock_a_key_comes_at_its_own_time() -> None:
+    """The same desk and the same client, on real seconds."""
+
+    async def work(loop: WallLoop) -> tuple[TypistTally, float]:
+        began = loop.time()
+        assistant = LlamaVimAssistant(Infill(), loop, rng=Random(0))
+        return await sat(
+            steps_of(recording(*typed("tota", at=0, start_s=0.1, gap_s=0.02))), assistant
+        ), loop.time() - began
+
+    with asyncio.Runner(loop_factory=WallLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, WallLoop)
+        tally, took_s = runner.run(work(loop))
+    assert tally.keys_with == 4 and took_s >= 0.16
+
+
+def test_a_session_s_request_leaves_a_row_when_it_ends() -> None:
+    items = [Delta(id="r", text="x", tokens=2), Done(id="r", finish=Finish.LENGTH, usage=Usage(prompt_tokens=9, cached_tokens=5, generated_tokens=8))]  # fmt: skip
+
+    class Stream:
+        id = "r"
+
+        async def __aiter__(self):
+            for item in items:
+                yield item
+
+    call: Any = SimpleNamespace(class_=RequestClass.BLOCK)
+
+    def complete(_call: object) -> Stream:
+        return Stream()
+
+    session: Any = SimpleNamespace(complete=complete)
+
+    async def work(loop: VirtualLoop) -> list[Any]:
+        counted = CountedSession(session, loop.time)
+        assert [item async for item in counted.complete(call)] == items
+        return counted.rows
+
+    [row] = virtually(work)
+    assert (row.kind, row.prompt_tokens, row.evaluated_tokens, row.generated_tokens) == ("block", 9, 4, 8)
+    assert row.first_ms is not None and row.first_ms <= row.answer_ms
+
+
 def test_tokens_that_come_after_a_cancel_are_not_counted_as_generated() -> None:
     deltas = [(float(ms), Delta(id="r", text="x", tokens=2)) for ms in (1, 2, 100, 200)]
     done = Done(id="r", finish=Finish.LENGTH, usage=Usage(prompt_tokens=9, generated_tokens=8))
@@ -258,7 +329,7 @@ def test_what_is_drawn_again_is_counted_and_so_is_what_is_taken_back() -> None:
         assistant = ForetypeAssistant(flow, lambda: 0.0)
         document = Document("file:///a.py", "x = ", language="python", path="a.py", version=1)
         assistant.changed(document.change(0.0), 4, asks=True)
-        for _ in range(2):
+        for _again in range(2):
             await asyncio.sleep(0.01)
             grew.tell("file:///a.py", Suggestion(id="s", text="more", source=Origin.NETWORK))
         await asyncio.sleep(0.01)
@@ -280,9 +351,9 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
-    row = _row(TypistTally(keys_without=10, keys_with=9), [], {})
+    row = _row(TypistTally(keys_without=10, keys_with=9), [], {"processor_s_per_1000_keys": 12.5})
     result = {
-        "recording": "r", "from_minute": 0.0, "minutes": 1.0, "keys": 10, "model": "m.gguf", "threads": 1,
+        "recording": "r", "from_minute": 0.0, "minutes": 1.0, "keys": 10, "live": False, "model": "m.gguf", "threads": 1,
         "accept_rule": "A-line", "decide_ms": 200.0, "debounce_ms": 75.0, "peer": "llama 1",
         "peer_arguments": ["-b", "1"], "systems": {"llama_vim": row, "foretype": row},
     }  # fmt: skip
@@ -291,11 +362,13 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     page = tmp_path / "peers.md"
     write_page(page, [path])
     text = page.read_text()
-    assert "| keystrokes saved | 10.00% | 10.00% |" in text and "greedy sampling" in text and "one.json" in text
-    assert len(table_of(result)) >= 12 and "Random weights" not in text
-    path.write_text(json.dumps(result | {"random_weights": True}))
-    write_page(page, [path])
-    assert "Random weights with a real vocabulary" in page.read_text()
+    assert (
+        "| keystrokes saved | 10.00% | 10.00% |" in text
+        and "client and server | 12.5 | 12.5 |" in text
+        and "greedy sampling" in text
+        and "one.json" in text
+    )
+    assert len(table_of(result)) >= 12 and "on a virtual clock" in text
     path.write_text("{}")
     with pytest.raises(PeerResultError, match=r"one\.json.*systems"):
         write_page(page, [path])

@@ -17,13 +17,13 @@ from foretype_client.policy.trigger import Trigger
 from foretype_context.prompt.segments import Segment
 from foretype_context.syntax.document import Change, Snapshot
 from foretype_eval.replay.trace import Answer, MeasuredGateway, RequestRecord
-from foretype_eval.replay.virtual import VirtualLoop
-from foretype_wire.messages import Complete
+from foretype_wire.messages import Complete, Usage
 
+from foretype_lab.peer.clocks import Clock
 from foretype_lab.peer.llama_vim import Buffer, LlamaVim, LlamaVimOptions, Sent
 from foretype_lab.peer.recorded_typist import Offer
 
-_TIMINGS: Final = ["content", "timings/prompt_n", "timings/cache_n", "timings/prompt_ms", "timings/predicted_n"]
+TIMINGS: Final = ["content", "timings/prompt_n", "timings/cache_n", "timings/prompt_ms", "timings/predicted_n"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,38 @@ class RequestRow:
     generated_tokens: int
 
 
+def row_of(
+    call: Complete[Segment], sent_s: float, first_ms: float | None, answer_ms: float, usage: Usage
+) -> RequestRow:
+    """The row of a request of ours."""
+    return RequestRow(
+        kind="completion" if call.class_.value == "interactive" else call.class_.value,
+        sent_s=sent_s,
+        first_ms=first_ms,
+        answer_ms=answer_ms,
+        waited_ms=0.0,
+        prompt_tokens=usage.prompt_tokens,
+        evaluated_tokens=usage.prompt_tokens - usage.cached_tokens,
+        generated_tokens=usage.generated_tokens,
+    )
+
+
+def row_of_answer(kind: str, answer: dict[str, Any], sent_s: float, answer_ms: float, waited_ms: float) -> RequestRow:
+    """The row of a request to llama.cpp's server."""
+    evaluated, cached = int(answer["timings/prompt_n"]), int(answer.get("timings/cache_n", 0))
+    computes = kind != Sent.WARM_UP
+    return RequestRow(
+        kind=kind,
+        sent_s=sent_s,
+        first_ms=float(answer["timings/prompt_ms"]) if computes else None,
+        answer_ms=answer_ms,
+        waited_ms=waited_ms,
+        prompt_tokens=evaluated + cached,
+        evaluated_tokens=evaluated,
+        generated_tokens=int(answer["timings/predicted_n"]) if computes else 0,
+    )
+
+
 class InfillServer(Protocol):
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]: ...
 
@@ -70,7 +102,9 @@ class LlamaVimAssistant:
     last sampling step that takes the likeliest of what its own samplers left.
     """
 
-    def __init__(self, server: InfillServer, loop: VirtualLoop, *, rng: Random) -> None:
+    def __init__(
+        self, server: InfillServer, loop: Clock, *, rng: Random, options: LlamaVimOptions | None = None
+    ) -> None:
         self._server = server
         self._loop = loop
         self._busy_until_s = 0.0
@@ -87,7 +121,7 @@ class LlamaVimAssistant:
             later=self._later,
             send=self._send,
             rng=rng,
-            options=LlamaVimOptions(),
+            options=options,
             on_hint=self._hinted,
         )
         self._vim.start()
@@ -147,7 +181,7 @@ class LlamaVimAssistant:
         return self._loop.call_later(delay_s, lambda: None if self._closed else call())
 
     def _send(self, body: dict[str, Any], kind: Sent, answered: Callable[[str | None], None]) -> None:
-        body = body | {"response_fields": _TIMINGS}
+        body = body | {"response_fields": TIMINGS}
         if body["samplers"]:
             body |= {"samplers": [*body["samplers"], "temperature"], "temperature": 0.0}
         task = self._loop.create_task(self._answer(body, kind, answered))
@@ -166,20 +200,8 @@ class LlamaVimAssistant:
         # One slot: what comes while it works waits behind.
         start_s = max(sent_s, self._busy_until_s)
         self._busy_until_s = start_s + answer_ms / 1000
-        evaluated, cached = int(answer["timings/prompt_n"]), int(answer.get("timings/cache_n", 0))
-        self.rows.append(
-            RequestRow(
-                kind=kind.value,
-                sent_s=sent_s,
-                first_ms=float(answer["timings/prompt_ms"]) if kind is not Sent.WARM_UP else None,
-                answer_ms=answer_ms,
-                waited_ms=(start_s - sent_s) * 1000,
-                prompt_tokens=evaluated + cached,
-                evaluated_tokens=evaluated,
-                generated_tokens=int(answer["timings/predicted_n"]) if kind is not Sent.WARM_UP else 0,
-            )
-        )
-        await asyncio.sleep(self._busy_until_s - sent_s)
+        self.rows.append(row_of_answer(kind.value, answer, sent_s, answer_ms, (start_s - sent_s) * 1000))
+        await asyncio.sleep(max(0.0, self._busy_until_s - self._loop.time()))
         if not self._closed:
             answered(str(answer["content"]))
 
@@ -200,17 +222,7 @@ class CountingGateway(MeasuredGateway):
     async def _ask(self, call: Complete[Segment], number: int) -> Answer:
         sent_s = self._loop.time()
         deltas, done_ms, done = await super()._ask(call, number)
-        usage = done.usage
-        row = RequestRow(
-            kind="completion" if call.class_.value == "interactive" else call.class_.value,
-            sent_s=sent_s,
-            first_ms=deltas[0][0] if deltas else None,
-            answer_ms=done_ms,
-            waited_ms=0.0,
-            prompt_tokens=usage.prompt_tokens,
-            evaluated_tokens=usage.prompt_tokens - usage.cached_tokens,
-            generated_tokens=usage.generated_tokens,
-        )
+        row = row_of(call, sent_s, deltas[0][0] if deltas else None, done_ms, done.usage)
         self._answered = [*(self._answered or []), (row, self.records[number])]
         return deltas, done_ms, done
 

@@ -13,8 +13,9 @@ from foretype_eval.replay.accept import Rule
 from rich.table import Table
 
 from foretype_lab.errors import PeerResultError
+from foretype_lab.peer.options import PeerOptions
 from foretype_lab.peer.page import table_of, write_page
-from foretype_lab.peer.run import SYSTEMS, PeerOptions, run_peer
+from foretype_lab.peer.run import SYSTEMS, run_peer
 
 
 def peer(
@@ -26,14 +27,16 @@ def peer(
     commits: Annotated[str, typer.Option(help="Of a repository: number of newest commits, or a range A..B.")] = "3",
     from_minute: Annotated[float, typer.Option(min=0, help="Where in the recording typing begins.")] = 0.0,
     minutes: Annotated[float | None, typer.Option(min=0.1, help="How much of it is typed; default all.")] = None,
-    systems: Annotated[str, typer.Option(help="Of llama_vim, foretype_network, foretype.")] = ",".join(SYSTEMS),
+    systems: Annotated[str, typer.Option(help=f"Of {', '.join(SYSTEMS)}.")] = "llama_vim,foretype_network,foretype",
+    live: Annotated[
+        bool, typer.Option("--live", help="Keys at their own time on the wall's clock; processor time is measured too.")
+    ] = False,
     layout: Annotated[str | None, typer.Option(help="Of our prompts; default what the gateway says.")] = None,
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
-    decide_ms: Annotated[float, typer.Option(min=0, help="An offer is read this long before it is taken.")] = 200.0,
-    debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 75.0,
+    debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 25.0,
+    unsure: Annotated[bool, typer.Option("--unsure", help="Show what our model says however unlikely it is.")] = False,
     threads: Annotated[int, typer.Option(min=0, help="Of llama.cpp; 0: as many as the embedded engine takes.")] = 0,
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type of a repository; default .py.")] = None,
-    seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Our client and gateway beside llama.vim and llama.cpp's server: one recording, one model file, one run."""
     named = tuple(part.strip() for part in systems.split(",") if part.strip())
@@ -47,12 +50,12 @@ def peer(
         from_minute=from_minute,
         minutes=minutes,
         systems=named,
+        live=live,
         layout=layout,
         rule=accept,
-        decide_ms=decide_ms,
         debounce_ms=debounce_ms,
-        threads=threads,
-        seed=seed,
+        unsure=unsure,
+        threads_wanted=threads,
     )
     try:
         with progress_bars() as progress:

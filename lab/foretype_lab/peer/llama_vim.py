@@ -23,8 +23,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-_RETRY_S: Final = 0.1
-_FIRST_PREDICT_MS: Final = 250
 _REST_S: Final = 3.0
 _QUEUE_MAX: Final = 16
 _BACK_CHARACTERS: Final = 128
@@ -44,7 +42,10 @@ class LlamaVimOptions(msgspec.Struct, frozen=True, kw_only=True):
     n_suffix: int = 64
     n_predict: int = 128
     t_max_prompt_ms: int = 500
+    first_predict_ms: int = 250
     t_max_predict_ms: int = 1000
+    top_p: float = 0.90
+    retry_ms: int = 100
     max_line_suffix: int = 8
     max_cache_keys: int = 250
     ring_n_chunks: int = 16
@@ -210,7 +211,7 @@ class LlamaVim:
         if self._running:
             if self._retry is not None:
                 self._retry.cancel()
-            self._retry = self._later(_RETRY_S, lambda: self._fim(place, after))
+            self._retry = self._later(self._options.retry_ms / 1000, lambda: self._fim(place, after))
             return
         options, buffer = self._options, self._buffer
         x, y = place or (buffer.x, buffer.y)
@@ -241,12 +242,12 @@ class LlamaVim:
             "stop": [],
             "n_indent": local.indent,
             "top_k": 40,
-            "top_p": 0.90,
+            "top_p": options.top_p,
             "samplers": ["top_k", "top_p", "infill"],
             "stream": False,
             "cache_prompt": True,
             "t_max_prompt_ms": options.t_max_prompt_ms,
-            "t_max_predict_ms": options.t_max_predict_ms if after else _FIRST_PREDICT_MS,
+            "t_max_predict_ms": options.t_max_predict_ms if after else options.first_predict_ms,
         }
         self._running = True
         self._send(body, Sent.SPECULATIVE if after else Sent.COMPLETION, lambda text: self._answered(keys, text))

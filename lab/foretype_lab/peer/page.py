@@ -11,10 +11,19 @@ from foretype_lab.errors import PeerResultError
 
 _NAMES: Final = {
     "llama_vim": "llama.vim + llama.cpp",
+    "llama_vscode": "as llama.vscode asks + llama.cpp",
+    "continue": "as Continue asks + llama.cpp",
     "foretype_llama_cpp": "Foretype + llama.cpp, model alone",
     "foretype_network": "Foretype, model alone",
     "foretype": "Foretype",
 }
+
+
+_SPENT: Final = (
+    ("processor_s_per_1000_keys", "processor seconds for 1,000 keys, client and server"),
+    ("client_s", "… of it the client, s"),
+    ("share_of_a_core", "share of one core while it was typed"),
+)
 
 
 def table_of(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
@@ -40,8 +49,16 @@ def table_of(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
         row("tokens generated", lambda one: f"{one['generated_tokens']:,}"),
         row("engine busy, s", lambda one: f"{one['engine_busy_s']:,.0f}"),
         row("keystrokes saved", lambda one: "–" if one["ksr"] is None else f"{one['ksr']:.2%}"),
-        row("suggestions seen at a key, right ones", lambda one: f"{one['shown']:,}, {one['shown_right']:,}"),
+        row(
+            "questions at which something was seen, right ones", lambda one: f"{one['shown']:,}, {one['shown_right']:,}"
+        ),
+        row("… right of seen", lambda one: f"{one['shown_right'] / one['shown']:.1%}" if one["shown"] else "–"),
         row("accepted, characters", lambda one: f"{one['accepts']:,}, {one['accepted_chars']:,}"),
+        *(
+            row(label, lambda one, name=name: f"{one[name]:g}" if name in one else "–")
+            for name, label in _SPENT
+            if any(name in one for one in systems.values())
+        ),
     ]
 
 
@@ -73,13 +90,14 @@ def _run(path: Path, result: dict[str, Any]) -> str:
     except (KeyError, TypeError) as error:
         raise PeerResultError(f"{path}: a system lacks {error}; run `foretype bench peer --json` again") from error
     lines = [
-        f"## {result['recording']}{', random weights' if result.get('random_weights') else ''}",
+        f"## {result['recording']}",
         "",
         (
-            f"{result['minutes']:,} minutes from minute {result['from_minute']:g} on, {result['keys']:,} keys; `{result['model']}`, "
-            f"{result['threads']} thread{'s' if result['threads'] != 1 else ''}, {result.get('sampling', 'greedy')} sampling, rule "
+            f"{result['minutes']:,} minutes from minute {result['from_minute']:g} on, {result['keys']:,} keys, "
+            f"{'on the clock on the wall' if result['live'] else 'on a virtual clock'}; `{result['model']}`, "
+            f"{result['threads']} thread{'s' if result['threads'] != 1 else ''}, greedy sampling, rule "
             f"{result['accept_rule']}, read for {result['decide_ms']:g} ms, our debounce {result['debounce_ms']:g} ms; llama.cpp from "
-            f"{result['peer']} with `{' '.join(result['peer_arguments'])}`. `{path.name}`{_RANDOM if result.get('random_weights') else ''}"
+            f"{result['peer']} with `{' '.join(result['peer_arguments'])}`. `{path.name}`"
         ),
         "",
         f"| | {' | '.join(names)} |",
@@ -88,13 +106,6 @@ def _run(path: Path, result: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-_RANDOM: Final = (
-    " **Random weights with a real vocabulary** (`--vocabulary FILE.gguf`, last in 1555e08c), the same for both: prompts and times to the first token are "
-    "those of this model. Its texts mean nothing, so nothing is right, saved or accepted. Where an answer ends is chance, so whole "
-    "answers, generated tokens and the busy engine say nothing about the clients."
-)
 
 
 def _spread(value: dict[str, Any]) -> str:

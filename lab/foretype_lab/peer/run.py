@@ -3,66 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.flow.cache import CompletionCache
-from foretype_client.flow.flow import CompletionFlow, FlowOptions
-from foretype_client.flow.inflight import AnswerRules
-from foretype_client.policy.switches import Switches
-from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_eval.errors import RecordingError
-from foretype_eval.gateway import GatewayOptions
-from foretype_eval.replay.accept import Rule
-from foretype_eval.replay.answer_sources import LiveGateway
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_eval.statistics import percentiles
-from foretype_models.artifacts import digest_file, locate
+from foretype_models.artifacts import digest_file
 
-from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, RequestRow
-from foretype_lab.peer.llama_server import LlamaServer, find_llama_server
+from foretype_lab.peer.assistants import ForetypeAssistant, RequestRow
+from foretype_lab.peer.clocks import Clock, WallLoop
+from foretype_lab.peer.llama_server import find_llama_server
+from foretype_lab.peer.options import PeerOptions
 from foretype_lab.peer.recorded_typist import RecordedTypist, TypistTally
 from foretype_lab.peer.steps import Step, steps_of
+from foretype_lab.peer.systems import SERVER_ARGUMENTS, Processor, made
 from foretype_lab.prefill.typed_commits import recording_of
 
-SYSTEMS: Final = ("llama_vim", "foretype_network", "foretype")
-SERVER_ARGUMENTS: Final = ("--batch-size", "1024", "--ubatch-size", "1024", "--ctx-size", "0", "--cache-reuse", "256")
-"""What `llama-server --fim-qwen-1.5b-default` sets, the plugin's own recipe for small models."""
+SYSTEMS: Final = ("llama_vim", "llama_vscode", "continue", "foretype_network", "foretype")
 
 Progress = Callable[[str, int, int], None]
-
-
-class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to type, and through what.
-
-    Attributes:
-        source: a recording, or a repository whose `commits` are typed.
-        gguf: the model of all systems; None for the shipped one.
-        from_minute, minutes: the part of the recording that is typed; what stood before is read at its beginning.
-        systems: of `llama_vim`, `foretype` (the product) and `foretype_network` (the product without its local candidate).
-        layout: of our prompts, in place of what the gateway says.
-        threads: of llama.cpp; 0 for as many as the embedded engine takes by itself, half of the cores.
-    """
-
-    source: Path
-    gguf: Path | None = None
-    commits: int | str = 3
-    suffixes: tuple[str, ...] = (".py",)
-    from_minute: float = 0.0
-    minutes: float | None = None
-    systems: tuple[str, ...] = SYSTEMS
-    layout: str | None = None
-    rule: Rule = Rule.LINE
-    decide_ms: float = 200.0
-    debounce_ms: float = 75.0
-    threads: int = 0
-    seed: int = 0
 
 
 def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, _total: None) -> dict[str, Any]:
@@ -73,9 +35,8 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         ProfileError: the weights have no such layout.
         RecordingError, RepositoryError, GatewayGoneError, OSError: with what is wrong.
     """
-    binary = find_llama_server() if "llama_vim" in options.systems else None
-    shipped = locate()
-    model = (options.gguf or shipped.path).resolve()
+    if any(not name.startswith("foretype") for name in options.systems):
+        find_llama_server()
     recording = recording_of(
         options.source, options.commits, suffixes=options.suffixes, seed=options.seed, progress=progress
     )
@@ -84,34 +45,28 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         raise RecordingError(
             f"{recording.name}: nothing was typed in this part; choose another --from-minute, --minutes"
         )
-    threads = options.threads or max(1, (os.cpu_count() or 1) // 2)
     rows: dict[str, dict[str, Any]] = {}
     peer = ""
     for number, system in enumerate(options.systems):
         progress("systems", number, len(options.systems))
-        if system == "llama_vim":
-            with LlamaServer(model, threads=threads, arguments=SERVER_ARGUMENTS, binary=binary) as server:
-                rows[system] = _typed(steps, options, lambda loop, server=server: _llama_vim(server, loop, options))
-                peer = server.version
-        else:
-            with LiveGateway(GatewayOptions(model=options.gguf)) as side:
-                rows[system] = _typed(
-                    steps, options, lambda loop, side=side, system=system: _foretype(side, loop, options, system)
-                )
+        rows[system], version = _typed(system, steps, options)
+        peer = version or peer
     progress("systems", len(options.systems), len(options.systems))
     return {
         "recording": recording.name,
         "from_minute": options.from_minute,
         "minutes": round((steps[-1].time_s - steps[0].time_s) / 60, 1),
+        "live": options.live,
         "keys": sum(bool(step.edits) for step in steps),
-        "model": model.name,
-        "model_sha256": digest_file(model),
+        "model": options.model.name,
+        "model_sha256": digest_file(options.model),
         "peer": peer,
         "peer_arguments": list(SERVER_ARGUMENTS),
-        "threads": threads,
+        "threads": options.threads,
         "accept_rule": str(options.rule),
         "decide_ms": options.decide_ms,
         "debounce_ms": options.debounce_ms,
+        "unsure": options.unsure,
         "seed": options.seed,
         "systems": rows,
     }
@@ -149,47 +104,39 @@ def _part(steps: Sequence[Step], options: PeerOptions) -> list[Step]:
     ]
 
 
-Made = tuple[LlamaVimAssistant | ForetypeAssistant, Callable[[], list[RequestRow]]]
-
-
-def _typed(steps: Sequence[Step], options: PeerOptions, make: Callable[[VirtualLoop], Made]) -> dict[str, Any]:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+def _typed(system: str, steps: Sequence[Step], options: PeerOptions) -> tuple[dict[str, Any], str]:
+    """The row of one system, and the version of the peer's server."""
+    with asyncio.Runner(loop_factory=WallLoop if options.live else VirtualLoop) as runner:
         loop = runner.get_loop()
-        if not isinstance(loop, VirtualLoop):
-            raise TypeError("the desk needs a virtual loop")
+        if not isinstance(loop, Clock):
+            raise TypeError("the desk needs a loop that can be held")
 
-        async def work() -> tuple[TypistTally, list[RequestRow], dict[str, Any]]:
-            assistant, rows = make(loop)
-            desk = RecordedTypist(
-                assistant, rule=options.rule, decide_s=options.decide_ms / 1000, rng=random.Random(options.seed)
-            )
-            await desk.run(steps)
-            return desk.tally, rows(), _own(assistant) if isinstance(assistant, ForetypeAssistant) else {}
+        async def work() -> tuple[dict[str, Any], str]:
+            async with made(system, loop, options) as (assistant, rows, version):
+                desk = RecordedTypist(
+                    assistant, rule=options.rule, decide_s=options.decide_ms / 1000, rng=random.Random(options.seed)
+                )
+                processor, began = Processor(), loop.time()
+                await desk.run(steps)
+                own = _spent(processor.spent_s(), desk.tally)
+                if options.live:
+                    own["share_of_a_core"] = round(own["processor_s"] / (loop.time() - began), 4)
+                if isinstance(assistant, ForetypeAssistant):
+                    own |= _own(assistant)
+                return _row(desk.tally, rows(), own), version
 
-        return _row(*runner.run(work()))
+        return runner.run(work())
 
 
-def _llama_vim(server: LlamaServer, loop: VirtualLoop, options: PeerOptions) -> Made:
-    assistant = LlamaVimAssistant(server, loop, rng=random.Random(options.seed))
-    return assistant, lambda: assistant.rows
-
-
-def _foretype(side: LiveGateway, loop: VirtualLoop, options: PeerOptions, system: str) -> Made:
-    gateway = CountingGateway(side.ask, side.profile, loop)
-    planner = side.assembler(options.layout)
-    flow = CompletionFlow(
-        gateway,
-        lambda _: planner,
-        clock=loop.time,
-        # The peers show whatever the model says; what is compared is how.
-        policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms, switches=Switches(unsure=True))),
-        cache=CompletionCache(),
-        local=AdaptiveModel() if system == "foretype" else None,
-        rng=random.Random(options.seed),
-        # As every editor that is told of growth; llama.vim never redraws.
-        options=FlowOptions(answer=AnswerRules.growing()),
-    )
-    return ForetypeAssistant(flow, loop.time), lambda: gateway.rows
+def _spent(spent_s: tuple[float, float], tally: TypistTally) -> dict[str, Any]:
+    """On the virtual clock ours is an upper bound: what is cancelled there is computed to its end."""
+    client_s, servers_s = spent_s
+    return {
+        "client_s": round(client_s, 2),
+        "servers_s": round(servers_s, 2),
+        "processor_s": round(client_s + servers_s, 2),
+        "processor_s_per_1000_keys": round((client_s + servers_s) / max(tally.keys_without, 1) * 1000, 1),
+    }
 
 
 def _own(assistant: ForetypeAssistant) -> dict[str, Any]:
