@@ -80,6 +80,7 @@ def test_an_empty_bench_still_has_every_key_of_the_contract() -> None:
         "overhead",
         "didchange",
         "next_edit",
+        "start_to_any_suggestion",
         "start_to_first_suggestion",
     ):
         assert result[f"{name}_ms"] == empty

@@ -23,7 +23,7 @@ from git_repo import git
 from typer.testing import CliRunner
 
 COMMAND = [sys.executable, "-P", "-m", "foretype_lab", "bench", "all"]
-KEYS = ["name", "value", "unit", "against", "ratio", "low", "high", "aim", "met", "record"]
+KEYS = ["name", "value", "unit", "against", "ratio", "low", "high", "aim", "met", "record", "spread"]
 
 
 def a_bench(*rows: Row, rounds: int = 4, **more: Any) -> Bench:
@@ -58,6 +58,14 @@ def test_sides_take_turns_and_the_ratio_has_an_interval_over_rounds() -> None:
     assert (found["value"], found["against"], found["ratio"]) == (5.5, 11.5, round(23 / 47, 4))
     assert found["low"] < found["ratio"] < found["high"] and found["high"] - found["low"] < 0.1
     assert found["aim"] == "≤ 6" and found["met"] is True and found["record"] is None
+
+
+def test_how_far_rounds_lie_apart_is_told_of_the_ratio_where_there_is_one() -> None:
+    row = Row(name="r", pick="ms", unit="ms")
+    ((alone,),) = conduct([a_bench(row)], scripted([4, 8, 6, 6], []), against=False)
+    ((beside,),) = conduct([a_bench(row)], scripted([4, 8, 6, 6], [8, 16, 12, 15]), against=True)
+    ((once,),) = conduct([a_bench(row, rounds=1)], scripted([4], []), against=False)
+    assert (alone["spread"], beside["spread"], once["spread"]) == (0.667, 0.2, None)
 
 
 def test_an_aim_that_is_missed_names_its_record_and_one_without_a_record_says_so() -> None:

@@ -124,6 +124,18 @@ def test_a_file_that_is_none_is_refused(folder: Path) -> None:
     assert run(folder).exit_code == 2
 
 
+def test_a_row_whose_rounds_lie_more_than_a_fifth_apart_is_not_published(folder: Path) -> None:
+    measured(folder, "a", [row("kept", 4.0, spread=0.2), row("late", 9.0, spread=0.21)])
+    page = folder / "README.md"
+    answer = CliRunner().invoke(
+        bench, ["rows-page", str(folder / "docs/measurements/a.json"), "--page", str(page), "--table", str(folder / "rows.toml")]
+    )  # fmt: skip
+    assert answer.exit_code == 0, answer.output
+    text = page.read_text()
+    assert "| kept | 4 ms |  |  | ≤ 5 | met |" in text
+    assert "| late | – | | | ≤ 5 | not published: its rounds lie 21% apart |" in text
+
+
 def test_the_pages_are_what_the_generator_makes_of_what_was_measured() -> None:
     answer = CliRunner().invoke(bench, ["rows-page", "--check"])
     assert answer.exit_code == 0, answer.output

@@ -22,7 +22,8 @@ _GOALS: Final = {
     "next_edit_ms": "p99 ≤ 20",
     "cancel_ms decode": "p99 ≤ 10",
     "cancel_ms prefill": "≤ one prefill chunk",
-    "start_to_first_suggestion_ms": "≤ 10,000",
+    "start_to_any_suggestion_ms": "≤ 768",
+    "start_to_first_suggestion_ms": "≤ 5,000",
 }
 _ROWS: Final = (
     "typethrough",
@@ -42,6 +43,7 @@ _ROWS: Final = (
     "first_sight_without",
     "first_sight_indexed",
     "first_sight_indexed_without",
+    "start_to_any_suggestion",
     "start_to_first_suggestion",
     "noise",
 )

@@ -77,6 +77,8 @@ def _figure(
     ratio, bounds = clustered_ratio(values, peers, digits=_DIGITS) if peers else (None, None)
     low, high = bounds or (None, None)
     met = row.met(value, ratio)
+    compared = [mine / other for mine, other in zip(values, peers, strict=False) if other] or values
+    middle = statistics.median(compared)
     record = f"the other side: {reason}" if reason else None
     if met is False:
         record = row.record or _NO_RECORD
@@ -89,11 +91,12 @@ def _figure(
         high=high,
         met=met,
         record=record,
+        spread=round((max(compared) - min(compared)) / middle, 3) if len(compared) > 1 and middle else None,
     )
 
 
 def _row(row: Row, **known: Any) -> dict[str, Any]:
-    empty = dict.fromkeys(("value", "unit", "against", "ratio", "low", "high", "aim", "met", "record"))
+    empty = dict.fromkeys(("value", "unit", "against", "ratio", "low", "high", "aim", "met", "record", "spread"))
     return {"name": row.name} | empty | {"unit": row.unit, "aim": aim_of(row)} | known
 
 

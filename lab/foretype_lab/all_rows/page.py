@@ -22,10 +22,15 @@ _PLACE: Final = re.compile(r"(<!-- rows((?: [\w.-]+)*) -->\n).*?(<!-- end of row
 _FRONT: Final = "front"
 _HEAD: Final = "| | measured | beside | ratio | aim | |\n|---|--:|--:|--:|--:|---|"
 _NOT_MEASURED: Final = "not measured"
+_SPREAD_MOST: Final = 0.2
+"""Rounds that lie further apart say more about the machine than about the product."""
 
 
 class MeasuredRow(msgspec.Struct, frozen=True):
-    """A row of `bench all`, as far as a page needs it: `met`, `aim` and what is recorded of a miss are the table's."""
+    """A row of `bench all`, as far as a page needs it: `met`, `aim` and what is recorded of a miss are the table's.
+
+    `spread`: how far its rounds lie apart, as a share of their median (of the ratio, where there is one); None after one round.
+    """
 
     name: str
     value: float | None
@@ -35,6 +40,7 @@ class MeasuredRow(msgspec.Struct, frozen=True):
     low: float | None
     high: float | None
     record: str | None
+    spread: float | None = None
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +114,8 @@ def _line(row: Row, found: MeasuredRow | None, link: Callable[[str], str]) -> st
     if found is None or found.value is None:
         reason = f": {found.record}" if found is not None and found.record else ""
         return f"| {row.name} | – | | | {aim} | {_NOT_MEASURED}{reason} |"
+    if found.spread is not None and found.spread > _SPREAD_MOST:
+        return f"| {row.name} | – | | | {aim} | not published: its rounds lie {found.spread:.0%} apart |"
     met = _met(row, found)
     said = {
         True: "met",

@@ -178,6 +178,8 @@ def _row(tally: TypistTally, rows: Sequence[RequestRow], own: dict[str, Any]) ->
         "keys_without": tally.keys_without,
         "keys_with": tally.keys_with,
         "ksr": round(1 - tally.keys_with / tally.keys_without, 5) if tally.keys_without else None,
+        "saved_percent": round(100 * (1 - tally.keys_with / max(tally.keys_without, 1)), 3),
+        "right_percent": round(100 * tally.shown_right / max(tally.shown, 1), 2),
         "asked": tally.asked,
         "shown": tally.shown,
         "shown_right": tally.shown_right,
