@@ -1,14 +1,16 @@
 """The flow with the real assembler: what it sends, and what it does not send again."""
 
 import asyncio
+import math
 
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
 from context.tiny import tiny
-from foretype_client.policy.trigger import Trigger
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
 from foretype_context.prompt.assemble import Assembler
-from foretype_context.prompt.profile import StopRules
+from foretype_context.prompt.profile import LineChance, MinMeanLogprob, StopRules
 from foretype_context.prompt.segments import STABLE_KINDS, Kind
 from foretype_context.prompt.templates import encode_prompt, grammar
 
@@ -54,6 +56,29 @@ async def test_who_asks_by_hand_gets_all_of_an_unlikely_answer() -> None:
         for trigger in (Trigger.AUTOMATIC, Trigger.INVOKED):
             await desk.typed("a", trigger=trigger)
         assert [call.stop.least_chance for call in desk.gateway.calls] == [0.02, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "unsure", "least"),
+    [("f(|)\n", False, 0.35), ("f(|)\n", True, 0.02), ("x = |\n", False, math.exp(-3))],
+)
+async def test_an_answer_ends_where_it_has_become_too_unlikely_to_be_shown(
+    line: str, unsure: bool, least: float
+) -> None:
+    tokenizer = tiny()
+    told = profile(
+        tokenizer_digest=tokenizer.digest,
+        stop=StopRules(least_chance=0.02),
+        line_chance=LineChance(least=0.35),
+        min_mean_logprob=MinMeanLogprob(block=-0.15),
+    )
+    assembler = Assembler(tokenizer, told)
+    policy = Policy(PolicyOptions(switches=Switches(unsure=unsure)))
+    async with Desk(
+        ScriptedGateway(Script([(0.01, "zzz")]), told), line, planner_for=lambda _: assembler, policy=policy
+    ) as desk:
+        await desk.typed("a")
+        assert [call.stop.least_chance for call in desk.gateway.calls] == [pytest.approx(least)]
 
 
 @pytest.mark.parametrize("size", [10_000, 4_000_000])

@@ -2,8 +2,9 @@
 
 import math
 
+import msgspec
 import pytest
-from foretype_context.prompt.profile import LineChance
+from foretype_context.prompt.profile import LineChance, MinMeanLogprob, Profile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,3 +37,26 @@ def test_each_weight_counts_in_its_direction() -> None:
     assert chance(FITTED, -0.1) > usual > chance(FITTED, -0.6)
     assert chance(FITTED, -0.3, 4) > usual > chance(FITTED, -0.3, 40)
     assert chance(FITTED, -0.3, went_on=True) > usual > chance(FITTED, -0.3, comment=True)
+
+
+@given(
+    st.floats(0.01, 0.99), st.floats(0.1, 2), st.floats(-1, 1), st.booleans(), st.booleans(), st.integers(3, 200), st.floats(-8, -0.001)
+)  # fmt: skip
+def test_a_line_below_the_least_probability_is_shown_nowhere(
+    least: float, odds: float, weight: float, on: bool, comment: bool, characters: int, logprob: float
+) -> None:
+    fitted = LineChance(
+        least=least, log_odds=odds, bias=weight, log_characters=weight, went_on=-weight, in_comment=weight
+    )
+    if math.exp(logprob) < fitted.least_probability * 0.999:
+        assert chance(fitted, logprob, characters, went_on=on, comment=comment) < least
+
+
+def test_where_every_line_is_shown_none_is_too_unlikely_to_be_generated() -> None:
+    assert LineChance().least_probability == 0.0 and LineChance(least=1.0).least_probability == 1.0
+    assert LineChance(least=0.35).least_probability == pytest.approx(0.35)
+    profile = Profile(model="m", grammar="foretype-3", tokenizer_digest="0", line_chance=LineChance(least=0.35))
+    assert profile.least_probability(opens=False) == pytest.approx(0.35)
+    assert profile.least_probability(opens=True) < 1e-100
+    surer = msgspec.structs.replace(profile, min_mean_logprob=MinMeanLogprob(block=-0.15))
+    assert surer.least_probability(opens=True) == pytest.approx(math.exp(-3))

@@ -10,7 +10,8 @@ import math
 from typing import Final
 
 import msgspec
-from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.plan import Plan
+from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.prompt.segments import Kind, Segment
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
@@ -205,6 +206,16 @@ class Attempt:
             clock=self._shared.clock,
         )
 
+    def _stop(self, plan: Plan) -> Stop:
+        """Asked by hand, all of it is wanted, however unlikely; unasked, an answer ends where it has become too unlikely to be shown."""
+        if self._question.trigger is Trigger.INVOKED:
+            return msgspec.structs.replace(plan.stop, least_chance=0.0)
+        if self._question.least is None:
+            return plan.stop
+        opens = plan.kind is SuggestionKind.BLOCK or plan.stop.opened is not None
+        least = max(plan.stop.least_chance, self._profile.least_probability(opens=opens))
+        return msgspec.structs.replace(plan.stop, least_chance=least)
+
     def _send(self, diverged: list[Flight], now: float) -> Flight:
         question, draft = self._question, self._draft
         if draft is None or not self._shared.book.is_current(draft):
@@ -214,8 +225,6 @@ class Attempt:
         begun = question.selected_rest() or ""
         if begun:
             begun = _begin_with(begun, segments)
-        # Who asks by hand gets all of it, however unlikely.
-        invoked = question.trigger is Trigger.INVOKED
         supersedes = diverged.pop(0) if diverged else None
         call = call_of(
             plan,
@@ -223,7 +232,7 @@ class Attempt:
             id=self._shared.new_id(),
             class_=RequestClass.BLOCK if plan.kind is SuggestionKind.BLOCK else RequestClass.INTERACTIVE,
             deadline_ms=self._shared.options.deadline_ms,
-            stop=msgspec.structs.replace(plan.stop, least_chance=0.0) if invoked else None,
+            stop=self._stop(plan),
             supersedes=None if supersedes is None else supersedes.id,
         )
         if begun:  # how many tokens they are now is not known

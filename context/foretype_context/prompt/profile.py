@@ -130,6 +130,9 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
 _ANY_LOGPROB: Final = -100.0
 _LEAST_LOG: Final = -50.0
 _LEAST_LOG_MISS: Final = 1e-4
+_LONG_CHARS: Final = 200
+_LONG_TOKENS: Final = 20
+"""Lines are hardly ever longer, and first lines of blocks."""
 
 
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +187,17 @@ class LineChance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         sum_ = self.bias + self.log_odds * odds + self.log_characters * math.log(max(1, characters))
         return 1 / (1 + math.exp(-(sum_ + self.went_on * went_on + self.in_comment * in_comment)))
 
+    @property
+    def least_probability(self) -> float:
+        """The model's probability of a line below which it is shown unasked nowhere; 0 where any is shown."""
+        if self.least <= 0 or self.log_odds <= 0:
+            return 0.0
+        if self.least >= 1:
+            return 1.0
+        best = self.bias + max(self.log_characters, 0.0) * math.log(_LONG_CHARS)
+        best += max(self.went_on, 0.0) + max(self.in_comment, 0.0)
+        return 1 / (1 + math.exp(-(math.log(self.least / (1 - self.least)) - best) / self.log_odds))
+
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="profile"):
     """What the gateway tells a client about its model.
@@ -235,3 +249,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     service: Service = Service.FULL
     next_edit: EditWindow | None = None
     block_budgets: Budgets | None = None
+
+    def least_probability(self, *, opens: bool) -> float:
+        """The model's probability of a line below which nothing that has it is shown unasked: it need not be generated to its end.
+
+        Args:
+            opens: the line may open a block, which is shown by its mean log-probability.
+        """
+        mean = self.min_mean_logprob.block
+        return math.exp(mean * _LONG_TOKENS) if opens else self.line_chance.least_probability
