@@ -353,7 +353,7 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     row = _row(TypistTally(keys_without=10, keys_with=9), [], {"processor_s_per_1000_keys": 12.5})
     result = {
-        "recording": "r", "from_minute": 0.0, "minutes": 1.0, "keys": 10, "live": False, "model": "m.gguf", "threads": 1,
+        "recording": "r", "from_minute": 0.0, "minutes": 1.0, "keys": 10, "live": False, "model": "m.gguf", "model_sha256": "0" * 64, "threads": 1,
         "accept_rule": "A-line", "decide_ms": 200.0, "debounce_ms": 75.0, "peer": "llama 1",
         "peer_arguments": ["-b", "1"], "systems": {"llama_vim": row, "foretype": row},
     }  # fmt: skip
