@@ -1,35 +1,35 @@
 """What can go wrong in the gateway, in one tree. Each message says what is wrong and what to do.
 
 * `BackendError`
-    * `ConfigError` (ValueError): a setting; raised by `config` and by the readers of its files, told by commands (exit code 2)
-    * `StoreError`: a store of tenants or events; raised by `database`, `identity` and `telemetry`, told by commands (exit code 1)
-        and by the gateway's start; while it runs, what was to be stored is kept
-        * `StoreBusyError`: too much waits for it; clients are told to send again
-        * `EntryError`: a tenant, team, user or key that is not there, or is already; told by commands
+    * `ConfigError` (ValueError): a setting; raised by `config` and by the readers of its files, printed by commands (exit code 2)
+    * `StoreError`: a store of tenants or events; raised by `database`, `identity` and `telemetry`, printed by commands (exit code 1)
+        and by the gateway's start; a running gateway keeps what was to be stored
+        * `StoreBusyError`: too much waits for the store; clients send again
+        * `EntryError`: a tenant, team, user or key that does not exist, or exists already; printed by commands
     * `EngineError`
         * `EngineUnavailableError`: by every engine; the pool asks another replica, then `serving` answers `engine_unavailable`
             * `SaltIgnoredError`: a server that would mix tenants; ends the start, later no request is sent to it
         * `PromptRefusedError`: by every engine; `serving` answers `invalid_request`
-        * `UnknownEngineError` (ValueError): by the table of engines; told by commands
-        * `ModelFileError` (ValueError): by the readers of GGUF; told by the start
+        * `UnknownEngineError` (ValueError): by the table of engines; printed by commands
+        * `ModelFileError` (ValueError): by the readers of GGUF; printed at the start
         * `EngineStartError`, `LibraryError`, `PipelineError`: by the embedded engine's process, caught on both sides of its pipe
         * `NoReplicaError`: by the router; the pool turns it into `EngineUnavailableError`
-        * `DirectoryError`: by the reader of a fleet's directory; the pool goes on with what it knew, and shows it
+        * `DirectoryError`: by the reader of a fleet's directory; the pool goes on with the replicas that it knew, and shows the error
     * `PrefixError`
         * `EpochFileError` (ValueError): the file of salts' epochs; ends the start, or fails a purge
         * `PurgeError`: a purge that was not done; answered by its door
-        * `PlacementError` (ValueError): by the reader of what a request tells of its spans; the plugin in vLLM then caches nothing of it
+        * `PlacementError` (ValueError): by the reader of a request's spans; the plugin in vLLM then caches nothing of that request
         * `ChunkFormatError`: bytes of the shared tier that are no chunk; counted as absent
         * `CacheEventsError` (ValueError): a replica's message that cannot be read; logged, and the next is read
-        * `TierUnavailableError`, `TierRefusedError`: by the shared tier; it waits, or stays off
-    * `ExperimentError`: by `experiments`; told by commands
-        * `ExperimentInputError`: by the readers of an experiment's rows, and by what judges them
+        * `TierUnavailableError`, `TierRefusedError`: by the shared tier; the tier waits, or stays off
+    * `ExperimentError`: by `experiments`; printed by commands
+        * `ExperimentInputError`: by the readers of an experiment's rows, and by the code that judges them
         * `VariantError` (ValueError): what a variant asks for cannot be; names the field
-    * `FleetError`: what Ray or its cluster does not do; raised by `fleet.ray`, told by its commands (exit code 1)
-    * `RolloutError` (ValueError): a roll-out that cannot begin, go on or be read; told by `foretype fleet`
+    * `FleetError`: Ray or its cluster cannot do what was asked; raised by `fleet.ray`, printed by its commands (exit code 1)
+    * `RolloutError` (ValueError): a roll-out that cannot begin, go on or be read; printed by `foretype fleet`
     * `BudgetExceededError`: by `serving`, before anything was done; every door answers `rate_limited`
 
-What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequestError`.
+A client's request that will never be served as it is raises `foretype_wire.errors.InvalidRequestError`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from foretype_context.errors import ForetypeError
 
 
 class BackendError(ForetypeError):
-    """Of all that the gateway raises itself."""
+    """Base of everything that the gateway raises itself."""
 
 
 class ConfigError(BackendError, ValueError):
@@ -54,7 +54,7 @@ class ConfigError(BackendError, ValueError):
 
 
 class StoreError(BackendError):
-    """The store cannot take or give anything now; the message names what is wrong and what to do."""
+    """The store can be neither written nor read now; the message names what is wrong and what to do."""
 
 
 class StoreBusyError(StoreError):
@@ -69,16 +69,16 @@ class Fault(StrEnum):
     """What is wrong with an engine that cannot serve; also the metric's label."""
 
     LOST = "lost"  # not there: the connection cannot be made or broke, the process ended, it was never started
-    CERTIFICATE = "certificate"  # it is there, and nobody can know that it is itself
+    CERTIFICATE = "certificate"  # its certificate does not prove that it is the right server
     SILENT = "silent"  # it took the request and says nothing
-    GARBAGE = "garbage"  # it answers what is no answer
-    ERROR = "error"  # it says itself that it failed
+    GARBAGE = "garbage"  # its answer cannot be read
+    ERROR = "error"  # it reports a failure of its own
     BUSY = "busy"  # it takes no more work now
-    REGION = "region"  # what there is is outside of the regions that the tenant is bound to
-    REPLACED = "replaced"  # it has another model than prompts are made for
+    REGION = "region"  # every engine is outside of the regions that the tenant is bound to
+    REPLACED = "replaced"  # it serves another model than the one that prompts are made for
 
 
-FAULT_TOLD: Final = {
+FAULT_MESSAGES: Final = {
     Fault.LOST: "the engine cannot be reached; retry",
     Fault.CERTIFICATE: "the engine's certificate cannot be trusted; tell who runs this gateway",
     Fault.SILENT: "the engine says nothing; retry",
@@ -88,11 +88,11 @@ FAULT_TOLD: Final = {
     Fault.REGION: "no engine in the regions of this tenant is in service, and others may not be asked; retry later",
     Fault.REPLACED: "the server has another model now; start the former one again, or choose this one with `foretype use`",
 }
-"""What clients are told of a server: its own words, and ours for the operator, name hosts."""
+"""Messages for clients. The server's own messages, and ours for the operator, are not sent to clients, because they name hosts."""
 
 
 class EngineError(BackendError):
-    """Of all that concerns engines and their models."""
+    """Base of the errors of engines and their models."""
 
 
 class EngineUnavailableError(EngineError):
@@ -113,12 +113,12 @@ class SaltIgnoredError(EngineUnavailableError):
 class PromptRefusedError(EngineError):
     """The engine will never accept this prompt (too long, invalid token ids). The message names the limit.
 
-    `told` is the message without where the engine is, which is nobody's business but the operator's.
+    `client_message` is the message without the engine's address, which only the operator may see.
     """
 
-    def __init__(self, message: str = "", *, told: str | None = None) -> None:
+    def __init__(self, message: str = "", *, client_message: str | None = None) -> None:
         super().__init__(message)
-        self.told = message if told is None else told
+        self.client_message = message if client_message is None else client_message
 
 
 class UnknownEngineError(EngineError, ValueError):
@@ -134,7 +134,7 @@ class EngineStartError(EngineError):
 
 
 class LibraryError(EngineError):
-    """The library that computes in the embedded engine's process is not installed, or is another version than the one it fits."""
+    """The library that computes in the embedded engine's process is not installed, or has another version than the one that our code fits."""
 
 
 class PipelineError(EngineError):
@@ -146,11 +146,11 @@ class NoReplicaError(EngineError):
 
 
 class DirectoryError(EngineError):
-    """Where replicas are announced nobody answers, or what comes is no answer; the message says what is wrong with it."""
+    """The directory of replicas does not answer, or its answer cannot be read; the message says what is wrong."""
 
 
 class PrefixError(BackendError):
-    """Of all that concerns shared caches and their salts."""
+    """Base of the errors of shared caches and their salts."""
 
 
 class EpochFileError(PrefixError, ValueError):
@@ -158,7 +158,7 @@ class EpochFileError(PrefixError, ValueError):
 
 
 class PurgeError(PrefixError):
-    """Nothing was purged, and why; `field` is what of the request was wrong, None where the request was right."""
+    """Nothing was purged; the message says why. `field` names the wrong field of the request, None where the request was right."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -186,7 +186,7 @@ class TierRefusedError(PrefixError):
 
 
 class ExperimentError(BackendError):
-    """Of all that concerns live experiments."""
+    """Base of the errors of live experiments."""
 
 
 class ExperimentInputError(ExperimentError):
@@ -194,7 +194,7 @@ class ExperimentInputError(ExperimentError):
 
 
 class VariantError(ExperimentError, ValueError):
-    """A variant that cannot be; the message names the field, what is wrong and the remedy."""
+    """A variant that cannot be served; the message names the field, what is wrong and the remedy."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -202,14 +202,14 @@ class VariantError(ExperimentError, ValueError):
 
 
 class FleetError(BackendError):
-    """A fleet that is not as a command needs it; the message says what is wrong and what to do."""
+    """A fleet in a state that the command cannot work with; the message says what is wrong and what to do."""
 
 
 class BudgetExceededError(BackendError):
     """A request that its sender's budget does not allow; nothing was done for it.
 
     Attributes:
-        outcome: the `foretype_backend.serving.completion.Outcome` that it is answered with.
+        outcome: the `foretype_backend.serving.completion.CompletionOutcome` that answers the request.
     """
 
     def __init__(self, outcome: Any) -> None:

@@ -82,7 +82,7 @@ class DidSave(Params, frozen=True):
 
 
 class FileEvent(Params, frozen=True):
-    """What happened to the file does not matter: it is looked at."""
+    """A file that changed; the kind of change does not matter, since the server looks at the file."""
 
     uri: str
 
@@ -128,7 +128,7 @@ class CodeAction(Params, frozen=True):
 
     @property
     def automatic(self) -> bool:
-        """The client only asks whether to light a lamp."""
+        """The user has not asked: the client wants to know whether to show its light bulb."""
         return self.context.trigger_kind == _AUTOMATIC
 
     def wants(self, kind: str) -> bool:
@@ -138,13 +138,13 @@ class CodeAction(Params, frozen=True):
 
 
 class ExecuteCommand(Params, frozen=True):
-    """What a command takes it reads itself."""
+    """Each command reads its own arguments."""
 
     command: str
     arguments: list[Any] | None = None
 
 
-class Rested(Params, frozen=True):
+class CursorRested(Params, frozen=True):
     """The cursor of a document was moved and nothing was typed."""
 
     text_document: Identifier
@@ -176,7 +176,7 @@ class PartiallyAccepted(Params, frozen=True):
 
 
 class VersionedIdentifier(Params, frozen=True):
-    """A document at a version: what is asked is about no other."""
+    """A document at a version; the request is about that version alone."""
 
     uri: str
     version: int
@@ -200,7 +200,7 @@ class InlineEdit(Params, frozen=True):
 
 
 class NextEditJumped(Params, frozen=True):
-    """The cursor went to where a next edit is, by the user's key."""
+    """The user jumped to a next edit by a key."""
 
     id: str
 

@@ -20,7 +20,7 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.settings import LimitsConfig, PoolsConfig, QualityConfig
 from foretype_backend.engines.port import Chunk, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine
-from foretype_backend.errors import FAULT_TOLD, ConfigError, EngineUnavailableError, Fault
+from foretype_backend.errors import FAULT_MESSAGES, ConfigError, EngineUnavailableError, Fault
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Principal, Tenant, Tier
 from foretype_backend.serving.block_pool import BlockPool
@@ -194,7 +194,7 @@ async def test_a_pool_that_is_missing_or_away_says_so() -> None:
     async with gateway(quality=away) as world, world.http() as http:
         answer = await http.post("/v1/chat/completions", json=ASK)
         assert answer.status_code == 503
-        assert answer.json()["error"]["message"] == FAULT_TOLD[Fault.LOST]
+        assert answer.json()["error"]["message"] == FAULT_MESSAGES[Fault.LOST]
         await world.idle()
     await away.close()
 
@@ -204,7 +204,7 @@ async def test_a_server_that_fails_is_told_in_our_words() -> None:
         upstream.broken = True
         answer = await http.post("/v1/chat/completions", json=ASK)
         assert answer.status_code == 503
-        assert answer.json()["error"]["message"] == FAULT_TOLD[Fault.ERROR], "the server's own words may name hosts"
+        assert answer.json()["error"]["message"] == FAULT_MESSAGES[Fault.ERROR], "the server's own words may name hosts"
 
 
 async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one() -> None:

@@ -7,7 +7,7 @@ from foretype_backend.admission.limits import Reservation
 from foretype_backend.admission.outcomes import CODES, FINISHES, HTTP_STATUS, Reason
 from foretype_backend.doors.readiness import UnreadyReason
 from foretype_backend.engines.port import Chunk
-from foretype_backend.errors import FAULT_TOLD, Fault
+from foretype_backend.errors import FAULT_MESSAGES, Fault
 from foretype_backend.serving.completion import AdmittedRequest, Asked, Claim, Record
 from foretype_backend.serving.output_text import OutputText
 from foretype_backend.serving.render import Prompt
@@ -127,5 +127,5 @@ def test_clients_and_dashboards_know_how_a_request_ended_by_these_words() -> Non
 
 def test_what_is_wrong_with_an_engine_or_a_start_is_told_by_these_words() -> None:
     engines = {"lost", "certificate", "silent", "garbage", "error", "busy", "region", "replaced"}
-    assert {str(one) for one in Fault} == engines == {str(one) for one in FAULT_TOLD}
+    assert {str(one) for one in Fault} == engines == {str(one) for one in FAULT_MESSAGES}
     assert {str(one) for one in UnreadyReason} == {"draining", "engine", "issuer"}

@@ -43,7 +43,7 @@ class Shell:
         self.healthy = {f"10.0.0.{at}:8000" for at in range(1, 200)}
 
     def hear(self, *replicas: Announced, refused: Any = ()) -> None:
-        self.machine.heard(DirectoryAnswer(tuple(replicas), tuple(refused)), self.now)
+        self.machine.directory_answered(DirectoryAnswer(tuple(replicas), tuple(refused)), self.now)
         self.turn()
 
     def turn(self, seconds: float = 0.0) -> None:
@@ -154,7 +154,7 @@ def test_a_directory_that_is_away_or_empty_changes_nothing() -> None:
     ours = Shell()
     ours.hear(replica(1), replica(2))
     for _ in range(100):
-        ours.machine.unheard("away")
+        ours.machine.directory_failed("away")
         ours.turn(1.0)
     assert ours.asked == {"r1", "r2"}
     assert ours.machine.statistics(ours.now).failure == "away"
@@ -345,7 +345,7 @@ def test_whatever_happens_a_healthy_replica_is_asked_nobody_who_drains_is_and_th
         if what == "hear":
             ours.hear(*value)
         elif what == "away":
-            ours.machine.unheard("away")
+            ours.machine.directory_failed("away")
             ours.turn()
         elif what == "time":
             ours.turn(value)

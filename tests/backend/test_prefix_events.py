@@ -137,7 +137,7 @@ async def test_events_over_zmq_replace_belief(tmp_path: Path) -> None:
 
     def hear(change: CacheChange) -> None:
         heard.append(change)
-        book.heard("one", change)
+        book.apply_events("one", change)
 
     listener = asyncio.create_task(follow_events(endpoint, 16, hear))
     origin = Origin(tenant="t", repository="r", session="a", document="x")

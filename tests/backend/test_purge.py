@@ -19,7 +19,7 @@ from backend.world import OF_A_SHOP, TOKENIZER_PATH, Peer, closing, peer_at, seg
 from foretype_backend.errors import EntryError
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
-from foretype_backend.identity.store_purges import FRESH_S, GONE_S, GatewayRow, Presence, Purges, heard
+from foretype_backend.identity.store_purges import FRESH_S, GONE_S, GatewayRow, Presence, Purges, gateway_states
 from foretype_backend.identity.store_watch import DirectoryWatch
 from foretype_backend.operations.worker_peers import WorkerAddress
 from foretype_backend.prefix.epochs import EpochFile, read_epochs
@@ -40,8 +40,8 @@ def row(name: str, version: int, silent_s: float = 0.0) -> GatewayRow:
 
 def test_who_has_followed_who_will_and_who_is_silent() -> None:
     rows = [row("a", 7), row("b", 6), row("c", 6, FRESH_S + 1), row("d", 8, 10 * FRESH_S), row("e", -1)]
-    assert heard(rows, 7, NOW_MS) == (("a", "d"), ("b", "e"), (("c", FRESH_S + 1),))
-    assert heard([row("a", 6, -5.0)], 7, NOW_MS).awaited == ("a",)  # a clock that is ahead of ours
+    assert gateway_states(rows, 7, NOW_MS) == (("a", "d"), ("b", "e"), (("c", FRESH_S + 1),))
+    assert gateway_states([row("a", 6, -5.0)], 7, NOW_MS).awaited == ("a",)  # a clock that is ahead of ours
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["", "x", "y"]), st.integers(0, 5))))

@@ -15,7 +15,7 @@ from backend.test_gateway_process import serving
 from backend.test_tenants_apart import LINES, keys_of
 from backend.world import TOKENIZER_PATH
 from foretype_backend.config.secret_files import make_secret
-from foretype_backend.errors import FAULT_TOLD, Fault, NoReplicaError
+from foretype_backend.errors import FAULT_MESSAGES, Fault, NoReplicaError
 from foretype_backend.fleet.routing.router import Router
 from foretype_client.commands.cli import app
 from hypothesis import given
@@ -175,7 +175,7 @@ async def test_a_tenant_whose_replicas_are_all_down_is_refused_and_asks_no_other
                 continue
             answer = await completed(http, acme, f"again {at} {LINES}")
             assert answer.status_code == 503, answer.text
-            assert at < 3 or answer.json()["error"]["message"] == FAULT_TOLD[Fault.REGION]
+            assert at < 3 or answer.json()["error"]["message"] == FAULT_MESSAGES[Fault.REGION]
         assert (prompts(outside) == before) is bound
         await answered(http, free, LINES)
         if bound:

@@ -23,7 +23,7 @@ RUNNING_SERVERS: Final = {
     "llama-cpp": ("http://127.0.0.1:8012", "http://127.0.0.1:8080"),
     "lm-studio": ("http://127.0.0.1:1234/v1",),
 }
-"""Engines over servers that somebody already runs on this machine, and where those are found when nobody says."""
+"""Engines over servers that somebody already runs on this machine, and the addresses to look at where none is configured."""
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,13 +69,13 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What computes.
+    """The engine that computes completions.
 
     Attributes:
         name: One of these (`--engine`); `vllm` runs in the gateway's process, `vllm-server` on servers of its own.
         model: Model file, or base URL of a server (`--model`); `ollama` takes a model's name too. Unset: the shipped model; of
             `llama-cpp`, `lm-studio` and `ollama` their usual ports.
-        api_key_file: Of a server: file with its key.
+        api_key_file: File with the server's key.
         options: Of the engine itself, see below.
         region: Where the server is, and the Redis of its options. Unset: the gateway's, for what is on its host.
     """
@@ -97,19 +97,19 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grammar: Id of the FIM grammar, one of `foretype models families`; `foretype models identify FILE` says which one a file
             wants. Unset: by the tokenizer's control tokens.
         grammar_rules: The grammar itself, for a family that this version does not know: see docs/models.md.
-        layout: Order of the prompt: `psm_line_last`, `psm_growing`, `psm_classic` or `spm`; one that the grammar lacks counts
-            as none. Unset: the shipped model's own, else the grammar's first.
+        layout: Order of the prompt: `psm_line_last`, `psm_growing`, `psm_classic` or `spm`; a layout that the grammar lacks
+            counts as unset. Unset: the shipped model's own, else the grammar's first.
         context_limit_tokens: Prompt and output together. Unset: the engine's.
         block_tokens: Size of a prefix-cache block. Unset: the engine's.
-        strategy: Context strategy, by name; it stands in feedback, for comparisons.
+        strategy: Context strategy, by name; feedback carries the name, for comparisons.
         strategy_rules: The strategy itself, for clients that do not know the name: see `foretype_context.prompt.strategy`.
-        variant: A name that stands in feedback. What the gateway itself compares: docs/experiments.md.
+        variant: A name that feedback carries. For comparisons that the gateway itself makes see docs/experiments.md.
         budgets: See below.
         free_budgets: The same for tenants of the free tier. Unset: those of everybody.
         stop: See below.
         min_mean_logprob: See below. Unset: the shipped model's own, else -100 of each.
         line_chance: See below. Unset: the shipped model's own, else every line is shown.
-        local_min_confidence: From here on the client's local candidate is shown without asking. Unset: the shipped model's own, else
+        local_min_confidence: Confidence from which on the client's local candidate is shown without asking the model. Unset: the shipped model's own, else
             0.9.
         drop_broken: Clients cut back or leave out what adds an error of syntax to the file (docs/evaluation.md). Unset:
             true, but false for `scripted`, whose answers are no code.
@@ -170,8 +170,8 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         max_deadline_ms: Longer deadlines are cut to this.
         max_frame_bytes: Larger frames and HTTP bodies are refused; a frame four times larger ends the connection.
         max_segments: Segments in one `complete`; at most 4096.
-        segments_bytes: Texts that all connections remember, each counted as 256 bytes more than it has. Beyond it a connection
-            remembers less, and asks for more with `need`.
+        segments_bytes: Bytes of text that all connections together remember; each text counts 256 bytes more than it has. Beyond it a
+            connection remembers less, and asks for texts again with `need`.
         segments_bytes_per_tenant: The same of one tenant's connections.
         abort_grace_ms: How long a cancelled request may take to leave the engine.
         retry_wait_ms: How long a request waits, once and before its first token, for an engine that was lost.
@@ -191,11 +191,11 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A port that `/metrics` has of its own.
+    """A separate port for `/metrics`.
 
     Attributes:
         host: Address that it binds.
-        port: Without a token and without TLS; 0 takes a free one, which the log names. Unset: the gateway's own port alone.
+        port: Port, served without a token and without TLS; 0 takes a free one, which the log names. Unset: the gateway's own port alone.
     """
 
     host: str = "127.0.0.1"
@@ -225,13 +225,13 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class IdentityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may ask.
+    """Who may use the gateway.
 
     Attributes:
-        enabled: Ask everybody for a key or a bearer token of their own. Unset: true where `url` or `oidc` is set.
+        enabled: Demand a key or a bearer token of each user. Unset: true where `url` or `oidc` is set.
         url: Store of tenants, keys and usage: `postgresql://…`, or the path of a SQLite file (`--identity-url`). Unset:
             `identity/identity.db` in the state directory.
-        read_url: A copy of that PostgreSQL for reading, in the gateway's region; it is asked while the other one does not answer.
+        read_url: A copy of that PostgreSQL for reading, in the gateway's region; it is asked while the PostgreSQL at `url` does not answer.
         poll_ms: How often a change in the store is looked for.
         salt_file: 32 bytes that cache salts are made of, the same on every gateway (`foretype config new-secret FILE`); one that is
             named must be there. Unset: `identity/salt` in the state directory, made on first use.
@@ -280,7 +280,7 @@ class ReservedSlots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Slots of the engine that lower classes never take.
 
     Attributes:
-        interactive, next_edit, block, chat, speculative: So many of that class.
+        interactive, next_edit, block, chat, speculative: Slots kept for that class.
     """
 
     interactive: int = 0
@@ -300,8 +300,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         resume_share: Share of an objective below which it ends.
         objectives_ms: See below.
         chat_ttft_ms: p99 of the time to first token of chat on the quality pool.
-        chat_tpot_paid_ms: p99 of its time per token after the first, of tenants of the paid tier.
-        chat_tpot_free_ms: The same of the free tier, which is refused first.
+        chat_tpot_paid_ms: p99 of chat's time per token after the first, for tenants of the paid tier.
+        chat_tpot_free_ms: The same for the free tier, which is refused first.
         reserved: See below.
     """
 
@@ -321,7 +321,7 @@ class LeasesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         redis_url: Redis that they are shared through. Unset: each gateway counts alone.
         slice_s: Seconds' worth of a budget that one gateway holds.
-        share: Of every budget, where gateways share it with others that this Redis does not serve: those of another region.
+        share: Part of every budget that the gateways of this Redis may use, where gateways of another region use the rest.
         region: Where that Redis is. Unset: the gateway's, for what is on its host.
     """
 
@@ -345,10 +345,10 @@ class PricesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """For `foretype usage` and `foretype report`, in whatever currency the team counts.
 
     Attributes:
-        prompt_per_million: Of a million prompt tokens that were computed.
-        cached_per_million: Of a million prompt tokens that were cached.
-        generated_per_million: Of a million tokens that were generated.
-        engine_hour: Of an hour of the engine.
+        prompt_per_million: Price of a million prompt tokens that were computed.
+        cached_per_million: Price of a million prompt tokens that were cached.
+        generated_per_million: Price of a million tokens that were generated.
+        engine_hour: Price of an hour of the engine.
     """
 
     prompt_per_million: float = 0.0
@@ -375,12 +375,12 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Attributes:
         url: Base URL of a server that speaks OpenAI's protocol.
         replicas: In place of it: base URLs of several `vllm serve`, routed, checked and salted as those of `[pool.fast]`.
-        discovery: Where they are announced, as in `[pool.fast.discovery]`, which see; their label `pool` is `quality`.
-        model: Its name for the model. Unset: what the server serves.
+        discovery: Where the replicas are announced, as described at `[pool.fast.discovery]`; their label `pool` is `quality`.
+        model: The server's name for the model. Unset: what the server serves.
         free_model: The same for tenants of the free tier, which may get a smaller one. Unset: `model`.
         api_key_file: File with the server's key.
-        tokenizer: `tokenizer.json` of its model, for `class: block`. Unset: the fast pool serves blocks.
-        grammar: Id of its FIM grammar, for `class: block`.
+        tokenizer: `tokenizer.json` of the server's model, for `class: block`. Unset: the fast pool serves blocks.
+        grammar: Id of that model's FIM grammar, for `class: block`.
         context_limit_tokens: Prompt and answer together.
         region: Where it is. Unset: the gateway's, for what is on its host.
         max_running: Requests in it at once.
@@ -406,7 +406,7 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def fleet(self) -> FastConfig | None:
-        """Its replicas as a pool has them; None where one server answers, or a router of its own."""
+        """The replicas as the configuration of a pool; None where a single server answers, or a router in front of several."""
         if not self.replicas and self.discovery is None:
             return None
         found = self.discovery
@@ -425,8 +425,8 @@ class NextEditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         url: Base URL; it speaks OpenAI's protocol.
         format: How that model is asked: `zeta-2.1`, `sweep-next-edit` or `nep-qwen2.5-coder`.
-        tokenizer: Its `tokenizer.json`.
-        model: Its name for the model. Unset: what the server serves.
+        tokenizer: The model's `tokenizer.json`.
+        model: The server's name for the model. Unset: what the server serves.
         api_key_file: File with the server's key.
         context_limit_tokens: Prompt and answer together.
         region: Where it is. Unset: the gateway's, for what is on its host.
@@ -446,7 +446,7 @@ class NextEditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PoolsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Servers that a gateway completes on.
+    """Servers that compute for a gateway.
 
     Attributes:
         fast, quality, next_edit: See below.

@@ -32,9 +32,9 @@ from foretype_backend.serving.service import AdmittedRequest, Asked, CompletionO
 from foretype_backend.transport.http_protocol import all_here, body_channel
 
 OUTCOME: Final = "x-foretype-outcome"
-"""Header that says what an empty answer is."""
+"""Header that says why an answer is empty."""
 BODY_S: float = 30.0
-"""A client that dribbles its body keeps a connection no longer than this."""
+"""A client that sends its body slowly keeps a connection no longer than this."""
 
 _JSON: Final = "application/json"
 _HEADERS: Final = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
     """Read a JSON body into a struct, which says whether it takes unknown fields. Raises InvalidRequestError naming the field.
 
-    A body that calls itself something else is none: a page of anybody's can have a browser send text without asking us first.
+    A body of another content type is refused: any web page can make a browser send plain text here without asking us first.
     """
     named = request.headers.get("content-type", _JSON)
     if named.partition(";")[0].strip().lower() != _JSON:
@@ -134,7 +134,7 @@ class HttpJobs:
         self._numbers = itertools.count(1)
 
     def claim(self, principal: Principal, *, characters: int, max_tokens: int) -> Claim:
-        """Before a prompt is encoded. Raises BudgetExceededError."""
+        """Claim the request's budgets before its prompt is encoded. Raises BudgetExceededError."""
         return self.service.claim(
             principal,
             RequestClass.INTERACTIVE,
@@ -164,7 +164,7 @@ class HttpJobs:
             claim,
             max_tokens=min(max_tokens, self.service.limits.max_tokens),
             context_tokens=self.renderer.context_limit_tokens,
-            # Clients of the stream get the grammar's own in the profile.
+            # Clients of the stream get the grammar's own stop strings in the profile.
             stop=msgspec.structs.replace(stop, strings=[*stop.strings, *self.renderer.grammar.stops]),
         )
 
@@ -179,7 +179,7 @@ def asked_by(
     deadline_ms: float = math.inf,
     language: str = "",
 ) -> Asked:
-    """Of a request without a session: each is one of its own."""
+    """What is known of a request without a session: each counts as a session of its own."""
     return Asked(
         key=name,
         session=name,
@@ -204,7 +204,7 @@ async def all_text(
 
 
 def completion_errors(form: type) -> dict[int, DocumentedAnswer]:
-    """What the doors of completions answer where there is none; `form` of an error."""
+    """The answers of the completion doors where there is no completion; `form` is the type of an error."""
     return {
         400: DocumentedAnswer("a field is wrong, and which", [form]),
         404: DocumentedAnswer("no such model here", [form]),
@@ -217,7 +217,7 @@ def completion_errors(form: type) -> dict[int, DocumentedAnswer]:
 
 
 def was_shed(outcome: CompletionOutcome) -> bool:
-    """Refused for load alone: a client of the compatibility doors gets an empty completion, for an error it would show or repeat."""
+    """Whether load alone is the reason. A compatibility door then answers with an empty completion: its client would show an error, or try again."""
     return outcome.reason is Reason.OVERLOADED
 
 
@@ -239,10 +239,10 @@ class EventStream(Response):
     """Server-sent events of one completion.
 
     The status line waits for the first text or the end, so that a refusal still gets a status of its own. When the client
-    leaves, the completion is cancelled at once, also before its first token. What a slow client does not take becomes one event.
+    leaves, the completion is cancelled at once, also before its first token. Text that a slow client has not taken yet is joined into one event.
 
     Args:
-        empty_when_shed: what is refused for load alone is an empty completion, see :func:`was_shed`.
+        empty_when_shed: a request refused for load alone gets an empty completion, see :func:`was_shed`.
     """
 
     media_type = "text/event-stream"

@@ -1,4 +1,4 @@
-"""What OpenAI's `/v1/completions` takes, and what of it is done here. What would change the answer and is not done is refused by name."""
+"""The body of OpenAI's `/v1/completions`. A field that would change the answer, and that this gateway does not serve, is refused by name."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class StreamOptions(msgspec.Struct, frozen=True):
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """With `suffix` the prompt is text left of the cursor; else it is one text, or one list of token ids, to go on from.
 
-    Null counts as left out, as OpenAI's reference has it of its optional fields.
+    A field with null counts as left out, as OpenAI's reference says of optional fields.
 
     Attributes:
         temperature: 0 where it is left out: the likeliest token each time.
-        top_p: as `top_k`, `min_p` and `seed`: taken where it changes nothing, which is at temperature 0.
-        presence_penalty: as the fields behind it: taken where it says what a request without it says.
-        user: nothing goes by it.
+        top_p: like `top_k`, `min_p` and `seed`, accepted only where it changes nothing, which is at temperature 0.
+        presence_penalty: like the fields behind it, accepted only with the value that leaving it out means.
+        user: ignored.
     """
 
     prompt: str | list[_Id | str | list[_Id]] | None = None
@@ -59,7 +59,7 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     user: str | None = None
 
 
-_SAME: Final[dict[str, tuple[Any, ...]]] = {
+_DEFAULTS: Final[dict[str, tuple[Any, ...]]] = {
     "presence_penalty": (None, 0),
     "frequency_penalty": (None, 0),
     "repetition_penalty": (None, 1),
@@ -68,14 +68,14 @@ _SAME: Final[dict[str, tuple[Any, ...]]] = {
     "min_tokens": (None, 0),
     "response_format": (None, {"type": "text"}),
 }
-"""Values that say what a request without the field says."""
-_SAMPLING: Final[dict[str, tuple[Any, ...]]] = {
+"""Values that mean the same as leaving the field out."""
+_SAMPLING_DEFAULTS: Final[dict[str, tuple[Any, ...]]] = {
     "top_p": (None, 1),
     "top_k": (None, 0, -1),
     "min_p": (None, 0),
     "seed": (None,),
 }
-"""The same of fields that mean nothing where nothing is drawn."""
+"""The same for fields that have no effect at temperature 0, where no token is drawn by chance."""
 
 
 def check(body: CompletionRequest) -> None:
@@ -95,10 +95,10 @@ def check(body: CompletionRequest) -> None:
             raise InvalidRequestError(name, "must be between 0 and 1")
     if body.top_k is not None and body.top_k < -1:
         raise InvalidRequestError("top_k", "must be at least -1")
-    for name, same in _SAME.items():
+    for name, same in _DEFAULTS.items():
         if getattr(body, name) not in same:
             raise InvalidRequestError(name, f"not done here; leave `{name}` out")
-    for name, same in _SAMPLING.items():
+    for name, same in _SAMPLING_DEFAULTS.items():
         if body.temperature and getattr(body, name) not in same:
             raise InvalidRequestError(
                 name, f"tokens are drawn by `temperature` alone; leave `{name}` out, or ask at temperature 0"
@@ -117,7 +117,7 @@ def stop_of(body: CompletionRequest) -> Stop:
 
 
 def prompt_of(body: CompletionRequest) -> str | Ids:
-    """The one prompt: of several there is one at most, so a list in a list, or a text in it, is it."""
+    """The prompt. A request has at most one, so a list that holds one list or one text stands for that one."""
     prompt = body.prompt
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
         return prompt[0] if isinstance(prompt[0], str) else [*prompt[0]]

@@ -1,7 +1,7 @@
-"""Whether a server keeps caches apart by salts: found out by asking, since servers accept fields that they do not know.
+"""Whether a server keeps caches apart by salts. Only requests can show it, since servers accept fields that they do not know.
 
-A prompt that nobody has sent before is asked under a salt of its own until the server reports cached tokens of it. Under any other
-salt it must then report none. A server that reports no counts proves nothing, and gets no tenants.
+A prompt that nobody has sent before is sent under a new salt until the server reports cached tokens of that prompt. Under any other
+salt the server must then report none. A server that reports no counts proves nothing, and gets no prompts of tenants.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from foretype_wire.tasks import end_tasks
 from foretype_backend.errors import SaltIgnoredError
 
 _NUMBERS: Final = 200
-_STRANGERS: Final = 2
-_ASKS: Final = 2
+_OTHER_SALTS: Final = 2
+_REPEATS: Final = 2
 _LONGEST_TOKENS: Final = 4097
 _REFUSED_FOR_S: Final = 5.0
 
@@ -26,10 +26,10 @@ Ask = Callable[[Sequence[int], str], Awaitable[int]]
 
 
 def prompt_lengths(block_tokens: int, context_limit_tokens: int) -> Iterator[int]:
-    """How long prompts of a probe are, in tokens: caches hold whole blocks, and what is not whole is never cached.
+    """Lengths of the prompts of a probe, in tokens. Caches hold only whole blocks, so a prompt has to fill one.
 
     Args:
-        block_tokens: of the server's cache; 0 where it is not known: lengths then grow up to the longest blocks there are.
+        block_tokens: block size of the server's cache; 0 if unknown: then the lengths grow up to the longest blocks there are.
     """
     most = max(1, min(_LONGEST_TOKENS, context_limit_tokens // 4))
     if block_tokens:
@@ -43,13 +43,13 @@ def prompt_lengths(block_tokens: int, context_limit_tokens: int) -> Iterator[int
 
 
 async def prove_apart(ask: Ask, lengths: Iterator[int], name: str) -> None:
-    """Returns where the server was seen to keep salts apart. Leaves at most five prompts of one generated token per length behind.
+    """Returns once the server has been seen to keep salts apart. Leaves at most five prompts of one generated token per length behind.
 
     Args:
         name: of the server, for messages.
 
     Raises:
-        SaltIgnoredError: it does not, or it does not say.
+        SaltIgnoredError: the server does not keep salts apart, or reports no cached tokens.
     """
     for length in lengths:
         prompt = [secrets.randbelow(_NUMBERS) for _ in range(length)]
@@ -59,12 +59,12 @@ async def prove_apart(ask: Ask, lengths: Iterator[int], name: str) -> None:
                 f"{name}: reports cached tokens of a prompt that nobody has sent, under a salt that nobody has used: it does not keep "
                 "tenants apart. Put `vllm serve` there, which takes `cache_salt`"
             )
-        for _ in range(_ASKS):
+        for _ in range(_REPEATS):
             if await ask(prompt, salt):
                 break
         else:
             continue  # no whole block, or no counts
-        for _ in range(_STRANGERS):
+        for _ in range(_OTHER_SALTS):
             if await ask(prompt, secrets.token_urlsafe(32)):
                 raise SaltIgnoredError(
                     f"{name}: reports cached tokens of a prompt to another salt than the one it was sent with: it does not keep tenants "
@@ -78,7 +78,7 @@ async def prove_apart(ask: Ask, lengths: Iterator[int], name: str) -> None:
 
 
 def cached_tokens_of(reply: dict[str, object], name: str) -> int:
-    """What a whole answer reports. Raises SaltIgnoredError where it counts nothing at all."""
+    """The cached tokens that a whole answer reports. Raises SaltIgnoredError if the answer has no token counts at all."""
     usage = reply.get("usage")
     if not isinstance(usage, dict):
         raise SaltIgnoredError(
@@ -117,7 +117,7 @@ class SaltProof:
         self.holds = False
 
     def forget(self) -> None:
-        """The server was lost, or is another process now: what was found out is worth nothing."""
+        """Drop the proof: the server was lost, or is another process now."""
         self._era += 1
         self.holds = False
         self._refused = ("", 0.0)
@@ -126,8 +126,8 @@ class SaltProof:
         """Returns when the server is known to keep salts apart; callers at the same time wait for the same answer.
 
         Raises:
-            SaltIgnoredError: it does not; it is asked again after some seconds.
-            EngineUnavailableError: it is away.
+            SaltIgnoredError: the server does not; the next try is some seconds later.
+            EngineUnavailableError: the server is away.
         """
         while not self.holds:
             why, until = self._refused
@@ -135,7 +135,7 @@ class SaltProof:
                 raise SaltIgnoredError(why)
             if self._proving is None:
                 self._proving = asyncio.create_task(self._ask(), name="salts")
-                self._proving.add_done_callback(_looked_at)
+                self._proving.add_done_callback(_take_exception)
             await asyncio.shield(self._proving)
 
     async def close(self) -> None:
@@ -154,7 +154,7 @@ class SaltProof:
             self._proving = None
 
 
-def _looked_at(task: asyncio.Task[None]) -> None:
-    """Of a probe that nobody waits for any more nothing is told."""
+def _take_exception(task: asyncio.Task[None]) -> None:
+    """Take the exception of a probe that nobody waits for any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

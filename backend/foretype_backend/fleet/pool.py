@@ -192,7 +192,7 @@ class ReplicaPool:
             raise
         self._tasks = [asyncio.create_task(self._tick(), name="replica pool")]
         for name, endpoint in self._events.items():
-            events = follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.heard, name))
+            events = follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.apply_events, name))
             self._tasks.append(asyncio.create_task(events, name=f"cache events of {name}"))
 
     async def close(self) -> None:
@@ -209,7 +209,7 @@ class ReplicaPool:
         """Of the first replicas, to which those that come later must be alike."""
         self._capabilities = capabilities
         self.book.begin(capabilities.block_tokens)
-        self._membership.made_for(capabilities.block_tokens)
+        self._membership.require_block_tokens(capabilities.block_tokens)
 
     def narrow(self, takes: Callable[[str], bool], *, awaited: bool = True, counts: RevisionBook | None = None) -> None:
         """Before the start: of what is announced, only these revisions are this pool's.

@@ -1,7 +1,7 @@
 """Purges on every gateway: epochs in the identity store, and which gateway processes have put them in place.
 
-The way is the one that revoked keys take: the version moves, every gateway looks at it (:mod:`.store_watch`). What a purge needs beyond it
-is an answer: each process writes the version that it has put in place beside its name, and a purge waits for all of them.
+A purge reaches gateways as a revoked key does: the store's version rises, and every gateway polls that version (:mod:`.store_watch`).
+Beyond that a purge needs answers: each process writes the version that it has put in place beside its name, and the purge waits for all.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from foretype_backend.prefix.purge_report import Purged, Unreached
 
 BEAT_S: Final = 10.0
 FRESH_S: Final = 30.0
-"""A process that wrote its row within this is waited for. One that did not has ended without a word or has lost the store: it is named at once."""
+"""A purge waits for a process whose row is younger than this. An older row's process has crashed or lost the store: it is reported at once."""
 GONE_S: Final = 86_400.0
-"""After a day a row without a successor is taken away."""
+"""A row that was not renewed for a day is deleted."""
 REACH_S: Final = 5.0
-"""Gateways look every half second; who has not followed by then is named."""
+"""How long a purge waits. Gateways poll every half second; a gateway that has not followed by then is reported."""
 _LOOK_S: Final = 0.1
 
 
 class GatewayRow(NamedTuple):
-    """A gateway process, the version it has put in place, and when it last said so (Unix milliseconds)."""
+    """A gateway process, the version that it has put in place, and when it last wrote this row (Unix milliseconds)."""
 
     name: str
     token: str
@@ -38,14 +38,14 @@ class GatewayRow(NamedTuple):
     seen_ms: int
 
 
-class Heard(NamedTuple):
+class GatewayStates(NamedTuple):
     reached: tuple[str, ...]
     awaited: tuple[str, ...]
     silent: tuple[tuple[str, float], ...]
-    """Names, and seconds since they were heard of."""
+    """Names, and seconds since their rows were written."""
 
 
-def heard(rows: Iterable[GatewayRow], version: int, now_ms: int) -> Heard:
+def gateway_states(rows: Iterable[GatewayRow], version: int, now_ms: int) -> GatewayStates:
     """Which gateways have put `version` in place, which will in a moment, and which are silent."""
     reached: list[str] = []
     awaited: list[str] = []
@@ -58,7 +58,7 @@ def heard(rows: Iterable[GatewayRow], version: int, now_ms: int) -> Heard:
             awaited.append(row.name)
         else:
             silent.append((row.name, silent_s))
-    return Heard(tuple(reached), tuple(awaited), tuple(silent))
+    return GatewayStates(tuple(reached), tuple(awaited), tuple(silent))
 
 
 class Presence:
@@ -66,7 +66,7 @@ class Presence:
 
     Args:
         name: where the gateway listens, and which worker it is; the same after a restart.
-        token: of this process alone.
+        token: unique to this process.
         wall_ms: Unix milliseconds.
     """
 
@@ -76,30 +76,30 @@ class Presence:
         self._row = GatewayRow(name, token, -1, 0)
 
     def due(self, version: int) -> bool:
-        """Whether there is something to say."""
+        """Whether the row has to be written: the version is another, or the row is old."""
         return version != self._row.version or self._wall_ms() - self._row.seen_ms >= BEAT_S * 1000
 
     async def beat(self, version: int) -> None:
-        """Say that this version is in place; takes rows away that nobody writes any more."""
+        """Write that this version is in place, and delete rows that no process renews any more."""
         row = self._row._replace(version=version, seen_ms=self._wall_ms())
         dead = or_(
             gateways.c.seen_ms < row.seen_ms - GONE_S * 1000,
             and_(gateways.c.name == row.name, gateways.c.seen_ms < row.seen_ms - FRESH_S * 1000),
         )
         async with self._store.writing() as connection:
-            changed = await connection.execute(update(gateways).where(self._mine).values(**row._asdict()))
+            changed = await connection.execute(update(gateways).where(self._own_row).values(**row._asdict()))
             if not changed.rowcount:
                 await connection.execute(insert(gateways).values(**row._asdict()))
             await connection.execute(delete(gateways).where(dead))
         self._row = row
 
     async def leave(self) -> None:
-        """This process serves nobody any more."""
+        """Delete the row: this process ends."""
         async with self._store.writing() as connection:
-            await connection.execute(delete(gateways).where(self._mine))
+            await connection.execute(delete(gateways).where(self._own_row))
 
     @property
-    def _mine(self) -> ColumnElement[bool]:
+    def _own_row(self) -> ColumnElement[bool]:
         return and_(gateways.c.name == self._row.name, gateways.c.token == self._row.token)
 
 
@@ -120,7 +120,7 @@ class Purges:
         """End the epoch of a repository, or without one of the whole tenant, and wait until every gateway has followed.
 
         Args:
-            actor: who, for the audit log; "" is who opened the store.
+            actor: the purging user for the audit log; "" stands for whoever opened the store.
 
         Raises:
             EntryError: there is no such tenant, or the scope is too long to be a repository's; nothing was purged.
@@ -128,12 +128,12 @@ class Purges:
         epoch, version = await self._end(tenant, scope, actor)
         clock = asyncio.get_running_loop().time
         ends_s = clock() + self._reach_s
-        found = heard(await self.gateways(), version, self._wall_ms())
+        found = gateway_states(await self.gateways(), version, self._wall_ms())
         while found.awaited and clock() < ends_s:
             await asyncio.sleep(_LOOK_S)
-            found = heard(await self.gateways(), version, self._wall_ms())
+            found = gateway_states(await self.gateways(), version, self._wall_ms())
         late = [Unreached(name, f"did not follow within {self._reach_s:g} s; it will") for name in found.awaited]
-        silent = [Unreached(name, _silent(for_s)) for name, for_s in found.silent]
+        silent = [Unreached(name, _silence(for_s)) for name, for_s in found.silent]
         return Purged(epoch=epoch, reached=found.reached, not_reached=(*late, *silent))
 
     async def gateways(self) -> list[GatewayRow]:
@@ -141,7 +141,7 @@ class Purges:
             return [GatewayRow(*row) for row in await connection.execute(select(gateways))]
 
     async def keep(self, found: Mapping[tuple[str, str], int]) -> None:
-        """Raise repositories to epochs that a gateway had kept alone; tenants that the store does not know are left out."""
+        """Raise repositories to the epochs that a gateway had kept by itself; tenants that the store does not know are left out."""
         async with self._store.reading() as connection:
             known = {row.name for row in await connection.execute(select(tenants.c.name))}
             kept = {(row.tenant, row.scope): row.epoch for row in await connection.execute(select(epochs))}
@@ -149,8 +149,8 @@ class Purges:
         if higher:
             async with self._store.changing(Act("purge.keep", details={"repositories": len(higher)})) as connection:
                 for (tenant, scope), epoch in higher.items():
-                    if epoch > await _kept(connection, tenant, scope):
-                        await _keep(connection, tenant, scope, epoch)
+                    if epoch > await _epoch_of(connection, tenant, scope):
+                        await _set_epoch(connection, tenant, scope, epoch)
 
     async def _end(self, tenant: str, scope: str, actor: str) -> tuple[int, int]:
         """The new epoch, and the version of the store that has it."""
@@ -164,8 +164,8 @@ class Purges:
                 epoch = known.epoch + 1
                 await connection.execute(update(tenants).where(tenants.c.name == tenant).values(epoch=epoch))
             else:
-                epoch = await _kept(connection, tenant, scope) + 1
-                await _keep(connection, tenant, scope, epoch)
+                epoch = await _epoch_of(connection, tenant, scope) + 1
+                await _set_epoch(connection, tenant, scope, epoch)
             version = (await connection.execute(select(state.c.value).where(state.c.name == "version"))).scalar_one()
         return epoch, int(version)
 
@@ -186,20 +186,20 @@ class StorePurger:
             raise PurgeError(str(error)) from error
 
 
-async def _kept(connection: AsyncConnection, tenant: str, scope: str) -> int:
+async def _epoch_of(connection: AsyncConnection, tenant: str, scope: str) -> int:
     """A repository's epoch; 0 before its first purge."""
-    found = await connection.execute(select(epochs.c.epoch).where(_is(tenant, scope)))
+    found = await connection.execute(select(epochs.c.epoch).where(_row_of(tenant, scope)))
     return found.scalar() or 0
 
 
-async def _keep(connection: AsyncConnection, tenant: str, scope: str, epoch: int) -> None:
-    if not (await connection.execute(update(epochs).where(_is(tenant, scope)).values(epoch=epoch))).rowcount:
+async def _set_epoch(connection: AsyncConnection, tenant: str, scope: str, epoch: int) -> None:
+    if not (await connection.execute(update(epochs).where(_row_of(tenant, scope)).values(epoch=epoch))).rowcount:
         await connection.execute(insert(epochs).values(tenant=tenant, scope=scope, epoch=epoch))
 
 
-def _is(tenant: str, scope: str) -> ColumnElement[bool]:
+def _row_of(tenant: str, scope: str) -> ColumnElement[bool]:
     return and_(epochs.c.tenant == tenant, epochs.c.scope == scope)
 
 
-def _silent(for_s: float) -> str:
+def _silence(for_s: float) -> str:
     return f"not heard of for {for_s:.0f} s: it ended without a word, or has lost the store"

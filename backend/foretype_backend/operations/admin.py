@@ -29,7 +29,14 @@ _SHOWN: Final = 256
 
 
 class AdminDoor:
-    """Args: `pools` by name; `clock` in seconds since any moment; `place` among the workers of one gateway; `kept` of telemetry."""
+    """Serves the status.
+
+    Args:
+        pools: by name.
+        clock: seconds since any moment.
+        place: this worker among the workers of one gateway.
+        kept: how far back telemetry goes, by tenant.
+    """
 
     def __init__(
         self,
@@ -66,14 +73,14 @@ class AdminDoor:
 
         Figures of the last seconds are rolling, counters are since the start.
 
-        An administrator of a tenant sees of others how many they are; who they are, and what their templates are called, the owner.
+        An administrator of a tenant sees of other tenants only their number. Only the owner sees their names, and the names of chat templates.
         """
         report = await self.seen_by(principal)
         body = msgspec.json.encode(report)
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def seen_by(self, principal: Principal) -> dict[str, Any]:
-        """Of all workers, as far as it is this administrator's to see."""
+        """The report of all workers, without what this administrator may not see."""
         report = await self.peers.status()
         if not is_owner(principal):
             rungs = report["rungs"]
@@ -87,7 +94,7 @@ class AdminDoor:
         return report
 
     def report(self) -> dict[str, Any]:
-        """Of this process."""
+        """The report of this process."""
         identity = self._identity
         return {
             "version": gateway_version(),
@@ -128,7 +135,7 @@ def _pool(service: CompletionService) -> dict[str, Any]:
 
 
 def membership_of(pool: PoolStatistics) -> dict[str, Any] | None:
-    """Who is announced and how each stands; None where a list names the replicas."""
+    """The announced replicas and the state of each; None where the configuration lists the replicas."""
     found = pool.membership
     if found is None:
         return None

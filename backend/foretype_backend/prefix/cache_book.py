@@ -1,4 +1,4 @@
-"""What a fleet's gateway keeps of prompts: chains by session, the directory of who holds them, and what the tiers are told.
+"""What a fleet's gateway keeps of prompts: chains by session, which replica holds which blocks, and notices for the cache tiers.
 
 Synchronous, with injected time. Texts are never kept, ids only of the last prompts of live sessions.
 """
@@ -24,7 +24,7 @@ FORGET_AFTER_S: Final = 600.0
 
 
 class LookUp(NamedTuple):
-    """A prompt and who holds how much of its beginning, in tokens: what is needed to send it."""
+    """A prompt, and how many tokens of its beginning each replica holds: what routing needs."""
 
     origin: Origin
     salt: str
@@ -35,7 +35,7 @@ class LookUp(NamedTuple):
 
     @property
     def chain(self) -> Chain:
-        """Made anew each time: it is for the books, which are kept while a replica computes."""
+        """Made anew at each call: only the directory needs the chain, and is updated while a replica computes."""
         return blocks_of(self.keys, self.origin.placed, self.block_tokens)
 
 
@@ -43,14 +43,14 @@ class CacheBook:
     """See the module.
 
     Args:
-        block_tokens: of the engines, as long as they have not said otherwise.
+        block_tokens: block size of the engines, until they report another.
     """
 
     def __init__(self, block_tokens: int = 16) -> None:
         self.begin(block_tokens)
 
     def begin(self, block_tokens: int) -> None:
-        """Engines say how large their blocks are: what was kept before they did is forgotten."""
+        """Start anew with the block size that engines report; everything kept before is forgotten."""
         self.block_tokens = block_tokens
         self.directory = PrefixDirectory()
         self._makers: OrderedDict[str, ChainMaker] = OrderedDict()
@@ -60,8 +60,8 @@ class CacheBook:
     # A request
 
     def look_up(self, origin: Origin, token_ids: Sequence[int], salt: str | None, now: float) -> LookUp:
-        """Changes nothing but the session's memory of its last prompt, which :meth:`expire` ends also where nothing is sent."""
-        self._seen(origin.session, now)
+        """Changes nothing but the memory of the session's last prompt, which :meth:`expire` ends even if the prompt is never sent."""
+        self._touch(origin.session, now)
         maker = self._makers.pop(origin.session, None) or ChainMaker(self.block_tokens)
         self._makers[origin.session] = maker
         while len(self._makers) > _SESSIONS_MAX:
@@ -73,7 +73,7 @@ class CacheBook:
         return LookUp(origin, salt or "", token_ids, keys, held, self.block_tokens)
 
     def sent(self, found: LookUp, replica: str | None, now: float) -> None:
-        """The prompt went to a replica (None: it is not known which), which will hold it."""
+        """The prompt went to a replica (None: to an unknown one), which will hold it."""
         self._place(found, found.chain, replica, now)
 
     def answered(self, found: LookUp, generated: Sequence[int], replica: str | None, now: float) -> None:
@@ -88,7 +88,7 @@ class CacheBook:
 
     def _place(self, found: LookUp, chain: Chain, replica: str | None, now: float) -> None:
         origin = found.origin
-        self._seen(origin.session, now)
+        self._touch(origin.session, now)
         namespace = Namespace(origin.tenant, origin.repository, owner=origin.owner)
         self._salts[namespace] = found.salt
         self._salts.move_to_end(namespace)
@@ -96,14 +96,14 @@ class CacheBook:
             self._salts.popitem(last=False)
         self.directory.place(namespace, origin.session, origin.document, chain, replica=replica, now=now)
 
-    def _seen(self, session: str, now: float) -> None:
+    def _touch(self, session: str, now: float) -> None:
         self._last_seen[session] = now
         self._last_seen.move_to_end(session)
 
     # What changes
 
     def changed(self, session: str, documents: Iterable[str], now: float) -> int:
-        """Documents of a session are others now (an edit outside the editor, a branch, a pull, a deletion)."""
+        """Documents of a session changed outside the editor (an edit, a branch, a pull, a deletion)."""
         return sum(self.directory.edited(session, document, 0, now) for document in documents)
 
     def left(self, session: str, now: float) -> None:
@@ -112,15 +112,15 @@ class CacheBook:
         self._last_seen.pop(session, None)
         self.directory.left(session, now)
 
-    def heard(self, replica: str, change: CacheChange) -> None:
-        """A replica's own events."""
+    def apply_events(self, replica: str, change: CacheChange) -> None:
+        """Take in what a replica's own events report."""
         if change.cleared:
             self.directory.join(replica)
         self.directory.stored(replica, change.stored)
         self.directory.removed(replica, change.removed)
 
     def expire(self, now: float) -> list[RetireNotice]:
-        """What nobody used for a minute, as the tiers are told: for each document the first character that is not wanted."""
+        """Forget what nobody used for a minute. The notices for the tiers name, for each document, the first character that is not wanted."""
         while self._last_seen and next(iter(self._last_seen.values())) + FORGET_AFTER_S <= now:
             self.left(next(iter(self._last_seen)), now)
         first: dict[tuple[str, str], int] = {}
@@ -140,8 +140,8 @@ class CacheBook:
         return self.directory.contents(tenant, repository)
 
     def purge(self, tenant: str, repository: str = "") -> tuple[int, list[PurgeNotice]]:
-        """Forgets a repository, or with none the whole tenant: the number of blocks, and what the tiers are told."""
+        """Forget a repository, or without one the whole tenant. Returns the number of blocks, and the notices for the tiers."""
         blocks = self.directory.purge(tenant, repository)
         gone = [one for one in self._salts if one.tenant == tenant and (not repository or one.scope == repository)]
-        told = [PurgeNotice(tier_namespace(salt)) for one in gone if (salt := self._salts.pop(one))]
-        return blocks, told
+        notices = [PurgeNotice(tier_namespace(salt)) for one in gone if (salt := self._salts.pop(one))]
+        return blocks, notices

@@ -1,4 +1,4 @@
-"""One completion while it lives: what was asked, what has been seen of it, how it ended. No I/O and no clock."""
+"""One completion from request to end: the request, the state of the running completion, its outcome. No I/O and no clock."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         received: seconds on the service's `clock`, which measures stages.
         deadline: seconds on the event loop's clock, which is coarser (uvloop: milliseconds) and drives timers.
         key: unique among live requests of this gateway.
-        session: whose it is.
-        user: as a client names them, where the principal is nobody in particular.
+        session: the session that the request belongs to.
+        user: the user's name as the client sends it, for a principal that names no user.
         prefill_only: compute and cache the prompt, generate nothing.
         principal: who asks, and pays.
-        objective: the promise it is held to, where it is not that of its class (`fim`).
-        repository: with the principal's tenant, whose cache the prompt may share.
-        traceparent: the client's span, as it sent it.
+        objective: the latency objective of the request, if it is not its class's (`fim`).
+        repository: the repository whose cache the prompt may share, within the principal's tenant.
+        traceparent: the client's span, as the client sent it.
     """
 
     key: str
@@ -67,9 +67,9 @@ class AdmittedRequest(Asked, frozen=True, kw_only=True):
     """One completion to serve; doors make it by :meth:`of`.
 
     Attributes:
-        reservation: claimed before its prompt was encoded; None where nothing was.
+        reservation: of budgets, claimed before the prompt was encoded; None where nothing was claimed.
         end_token_ids: in place of those of the service.
-        shown: control tokens that its answer may hold, and what they are read as.
+        shown: control tokens that the answer may hold, and the bytes that each stands for.
     """
 
     prompt: Prompt
@@ -109,18 +109,18 @@ class AdmittedRequest(Asked, frozen=True, kw_only=True):
 
     @property
     def most_tokens(self) -> int:
-        """Generated at most: `max_tokens`, or what is allowed once the first line has opened a block."""
+        """Most tokens to generate: `max_tokens`, or the limit that holds once the first line has opened a block."""
         opened = self.stop.opened
         return self.max_tokens if opened is None else max(self.max_tokens, opened.max_tokens)
 
     @property
     def cost_tokens(self) -> int:
-        """What it takes of its tenant's share; a prompt is mostly cached, and computing a token costs less than generating one."""
+        """The request's part of its tenant's share. A prompt is mostly cached, and computing a token costs less than generating one."""
         return max(1, self.max_tokens + len(self.prompt.ids) // 8)
 
     @property
     def origin(self) -> Origin:
-        """What routing and cache tiers go by."""
+        """What routing and cache tiers need to know of the request."""
         return Origin(
             tenant=self.tenant,
             repository=self.repository,
@@ -141,8 +141,8 @@ class CompletionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a completion ended: `finish` or `refusal`, never both.
 
     Attributes:
-        rest: text that came together with the end and was not delivered: who answers sends both at once.
-        ending: log-probability and number of the tokens that ended the text and became none of it.
+        rest: text that came together with the end and was not delivered: the door sends both at once.
+        ending: log-probability and number of the tokens that ended the text and are no part of it.
     """
 
     reason: Reason
@@ -155,10 +155,12 @@ class CompletionOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim:
-    """On budgets, from before a prompt is encoded until a job takes it over. What no job takes over is settled when the block ends.
+    """A claim on budgets, from before a prompt is encoded until a job takes it over.
+
+    A claim that no job takes over is settled when the `with` block ends.
 
     Args:
-        prompt_tokens: about; :meth:`counted` says it exactly.
+        prompt_tokens: an estimate, which :meth:`counted` replaces.
         settle: called with the reservation and what the request costs, in tokens.
     """
 
@@ -178,7 +180,7 @@ class Claim:
             self._settle(reservation, self._cost_tokens)
 
     def counted(self, prompt_tokens: int) -> None:
-        """The prompt was encoded."""
+        """Set the exact number of tokens: the prompt was encoded."""
         self._cost_tokens = refused_cost(prompt_tokens)
 
     def take(self) -> Reservation | None:
@@ -188,7 +190,7 @@ class Claim:
 
 
 def estimated_tokens(characters: int) -> int:
-    """Of a text that nobody has counted yet. Low: who fits the budget is not refused for a guess."""
+    """Tokens of a text that is not encoded yet. A low guess, so that no request within its budget is refused for a guess."""
     return characters // 4
 
 
@@ -206,18 +208,19 @@ class Record:
     """One live request. Times are seconds on the service's clock.
 
     Attributes:
-        decision: of admission: None starts it, a reason refuses it.
+        decision: of admission: None starts the request, a reason refuses it.
         guard: the deadline, and after a cancel the grace of the engine.
-        stop_reason: why it is to end, once it is.
+        stop_reason: why the request is to end; None while it may go on.
         reservation: of the principal's budgets.
-        measured: the scheduler has heard of its first token.
-        enough: the caller has enough text; it ends as if at its token limit.
-        engine_done: the engine has said its last, so that closing its stream waits for nothing.
-        traceparent: the gateway's own span of it; "" where nothing is traced.
-        given: tokens that the answer was begun with for an engine that begins otherwise; they follow the prompt. None where it was not.
-        counted_generated_tokens: by the engine, of this attempt.
-        generated_before: tokens of the attempts before, as the engine counted them, or as they came.
-        came_before: of the attempts before, tokens that came.
+        measured: the scheduler has been told of the first token.
+        enough: the caller has enough text; the request ends as if at its token limit.
+        engine_done: the engine's last chunk has come, so that closing its stream waits for nothing.
+        traceparent: the gateway's own span of the request; "" where nothing is traced.
+        answer_start: tokens with which the gateway began the answer, for an engine that began otherwise; they follow the prompt. None where
+            the gateway did not.
+        counted_generated_tokens: generated in this attempt, by the engine's count.
+        generated_before: tokens of earlier attempts, by the engine's count or else those that came.
+        received_before: tokens that came in earlier attempts.
     """
 
     job: AdmittedRequest
@@ -243,14 +246,14 @@ class Record:
     enough: bool = False
     engine_done: bool = False
     traceparent: str = ""
-    given: tuple[int, ...] | None = None
+    answer_start: tuple[int, ...] | None = None
     generated_before: int = 0
-    came_before: int = 0
+    received_before: int = 0
 
     @property
     def generated_tokens(self) -> int:
-        """Of all attempts."""
-        came, counted = self.output.generated_tokens - self.came_before, self.counted_generated_tokens
+        """Tokens generated in all attempts."""
+        came, counted = self.output.generated_tokens - self.received_before, self.counted_generated_tokens
         return self.generated_before + (came if counted is None else counted)
 
     @property
@@ -264,27 +267,27 @@ class Record:
             self.decision.set_result(refused)
 
     def stop(self, reason: Reason) -> None:
-        """From now on tokens are tokens after a cancel."""
+        """The request is to end for this reason: tokens from now on count as tokens after a cancel."""
         self.stop_reason = reason
         self.generated_at_stop = self.generated_tokens
 
     def attempt(self) -> None:
-        """The engine is asked, perhaps once more."""
-        self.generated_before, self.came_before = self.generated_tokens, self.output.generated_tokens
+        """A new attempt begins: the engine is asked, perhaps once more."""
+        self.generated_before, self.received_before = self.generated_tokens, self.output.generated_tokens
         self.counted_generated_tokens = None
         self.attempts += 1
         self.engine_done = False
 
-    def stray(self) -> None:
-        """Its answer began otherwise than the prompt demands, and is told from its beginning."""
+    def restart_output(self) -> None:
+        """The answer began otherwise than the prompt demands: its text starts again from the beginning."""
         self.output = self.output.again()
 
-    def give(self, ids: Sequence[int]) -> None:
-        """These follow the prompt from now on."""
-        self.given = tuple(ids)
+    def begin_answer(self, ids: Sequence[int]) -> None:
+        """From now on these tokens follow the prompt."""
+        self.answer_start = tuple(ids)
 
     def note(self, chunk: Chunk, now: float) -> None:
-        """Remember what a chunk says beside its text."""
+        """Remember the times and counts of a chunk; its text goes elsewhere."""
         if self.first_chunk is None:
             self.first_chunk = now
         self.last_chunk = now

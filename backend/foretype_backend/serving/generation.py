@@ -83,13 +83,13 @@ class Generation:
             if record.stop_reason is not None:
                 return self._ended(record, record.stop_reason)
             try:
-                if strayed and record.given is None:
+                if strayed and record.answer_start is None:
                     await self._begin(record, deliver)
                     continue
                 return await self._attempt(record, deliver, loop)
             except _OtherBeginningError:
                 strayed = True
-                record.stray()
+                record.restart_output()
             except EngineUnavailableError:
                 if record.stop_reason is not None:
                     continue
@@ -118,11 +118,11 @@ class Generation:
             record.first_chunk = record.last_chunk = self._clock()
             return self._ended(record, record.stop_reason or Reason.LENGTH)
         params = GenerationParams(
-            max_tokens=max(1, job.most_tokens - len(record.given or ())),
+            max_tokens=max(1, job.most_tokens - len(record.answer_start or ())),
             end_token_ids=self._end_token_ids if job.end_token_ids is None else job.end_token_ids,
             temperature=job.temperature,
             stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
-            begins="" if record.given else job.stop.repeats,
+            begins="" if record.answer_start else job.stop.repeats,
         )
         stream = self._engine.generate(self._request(record, params, salt, origin))
         try:
@@ -150,7 +150,7 @@ class Generation:
             if delta is not None:
                 record.first_text = record.first_text or self._clock()
                 deliver(delta)
-        record.give(given)
+        record.begin_answer(given)
 
     async def _one_of(self, record: Record, allowed: tuple[int, ...], given: Sequence[int]) -> int | None:
         """The token that follows, of these; None where the engine takes another one."""
@@ -178,7 +178,7 @@ class Generation:
     def _request(
         self, record: Record, params: GenerationParams, salt: str | None, origin: Origin, given: Sequence[int] = ()
     ) -> GenerationRequest:
-        job, behind = record.job, [*(record.given or ()), *given]
+        job, behind = record.job, [*(record.answer_start or ()), *given]
         text = self._tokenizer.decode(behind).decode("utf-8", "replace") if behind else ""
         return GenerationRequest(
             record.engine_id,
@@ -220,7 +220,7 @@ class Generation:
                 if chunk.finish is None:
                     continue  # already aborted: only count what still comes
                 return self._ended(record, record.stop_reason)
-            if output.strayed and record.given is None:
+            if output.strayed and record.answer_start is None:
                 raise _OtherBeginningError
             if delta is not None:
                 if record.first_text is None:
@@ -240,7 +240,7 @@ class Generation:
             if loop.time() >= record.job.deadline:
                 return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
             raise EngineUnavailableError("the engine dropped the request; retry")
-        if chunk.finish is EngineFinish.END_TOKEN and not output.begun and record.given is None:
+        if chunk.finish is EngineFinish.END_TOKEN and not output.begun and record.answer_start is None:
             raise _OtherBeginningError
         rest = joined(delta, output.finish())
         if rest is not None and record.first_text is None:

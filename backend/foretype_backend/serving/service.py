@@ -33,7 +33,13 @@ from foretype_backend.admission.outcomes import SHED, Decision, Reason
 from foretype_backend.admission.scheduler import Scheduler, Ticket
 from foretype_backend.config.settings import AdmissionConfig, LimitsConfig
 from foretype_backend.engines.port import Engine, KnowsMemory
-from foretype_backend.errors import FAULT_TOLD, BudgetExceededError, EngineUnavailableError, Fault, PromptRefusedError
+from foretype_backend.errors import (
+    FAULT_MESSAGES,
+    BudgetExceededError,
+    EngineUnavailableError,
+    Fault,
+    PromptRefusedError,
+)
 from foretype_backend.identity.accounts import Accounts, refused_cost
 from foretype_backend.identity.directory import Principal, Tier
 from foretype_backend.metrics.metrics import MeasuredEngine, Metrics
@@ -291,7 +297,7 @@ class CompletionService:
             reason = record.stop_reason or Reason.EXPIRED
             return self._ended(record, reason, "the deadline passed before the first token")
         except PromptRefusedError as error:
-            return self._ended(record, Reason.INVALID, error.told, field="segments")
+            return self._ended(record, Reason.INVALID, error.client_message, field="segments")
         except EngineUnavailableError as error:
             return self._ended(record, Reason.ENGINE_LOST, self._told(error))
         except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
@@ -417,8 +423,8 @@ class CompletionService:
             return str(error)
         if error.fault is not self._logged:
             self._logged = error.fault
-            _log.warning("%r: %s", self.engine, FAULT_TOLD[error.fault])
-        return FAULT_TOLD[error.fault]
+            _log.warning("%r: %s", self.engine, FAULT_MESSAGES[error.fault])
+        return FAULT_MESSAGES[error.fault]
 
     def _fault(self, record: Record, error: Exception) -> CompletionOutcome:
         log_fault(_log, "request failed", error)

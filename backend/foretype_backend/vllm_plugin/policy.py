@@ -24,7 +24,7 @@ class RetiringCachePolicy(LRUCachePolicy):
         super().__init__(cache_capacity)
         self._spans = SpanIndex(keys_max=max(2 * cache_capacity, 1))
         self._lowest = 0
-        self._taken = FEED.subscribe()
+        self._take_messages = FEED.subscribe()
 
     def touch(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
         keys = list(keys)
@@ -59,7 +59,7 @@ class RetiringCachePolicy(LRUCachePolicy):
             self._spans.note(placement, ends, chunk_tokens)
 
     def _retire(self) -> None:
-        for message in self._taken():
+        for message in self._take_messages():
             if isinstance(message, PurgeNotice):
                 keys = self._spans.forget_namespace(message.namespace)
             else:

@@ -1,8 +1,8 @@
 """vLLM's third tier: a Redis or Valkey that the fleet shares. The scheduler's thread never waits for it.
 
-Every method that vLLM calls only books, hands work to a thread, or takes results. Whatever goes wrong is a miss: the store away,
-slow or full, a damaged chunk, too much in flight. Used only for requests that the gateway marks as shared, which it does for tenants
-that opted in, and only where the cost gate finds loading cheaper than computing.
+Every method that vLLM calls only updates counts, hands work to a thread, or takes results. Every failure is a miss: the store is away,
+slow or full, a chunk is damaged, too much is in flight. The tier serves only requests that the gateway marks as shared (those of tenants
+that opted in), and only where the cost gate finds loading cheaper than computing.
 
 Configuration, in `kv_connector_extra_config.secondary_tiers`::
 
@@ -66,10 +66,10 @@ class RedisTier(SecondaryTierManager):
     """See the module.
 
     Args:
-        secret_file: a copy of the gateways' `identity.salt_file`: chunks and messages that are not authenticated by it are none.
+        secret_file: a copy of the gateways' `identity.salt_file`: chunks and messages that are not authenticated by it are ignored.
         chunk_tokens: prompt tokens that one chunk stands for.
         prefill_tokens_per_s: what computing costs, as `foretype bench` measured it on this engine; 0 leaves the gate open.
-        in_flight_max: jobs and look-ups under way at once; beyond, answers are misses and stores are dropped.
+        in_flight_max: most jobs and look-ups at once; beyond it look-ups are misses and stores are dropped.
 
     Raises:
         TierRefusedError: the server writes to disk, or holds another format.
@@ -109,8 +109,8 @@ class RedisTier(SecondaryTierManager):
         try:
             self._secret = tier_secret(Path(secret_file).read_bytes())
         except OSError as error:
-            told = f"secret_file {secret_file} cannot be read ({error.strerror}); name a copy of the gateways' identity.salt_file"
-            raise ValueError(told) from error
+            message = f"secret_file {secret_file} cannot be read ({error.strerror}); name a copy of the gateways' identity.salt_file"
+            raise ValueError(message) from error
         self._chunks = RedisChunks(
             url, secret=self._secret, ttl_s=ttl_s, timeout_s=timeout_s, compress=compress, unverified=unverified
         )
@@ -123,7 +123,7 @@ class RedisTier(SecondaryTierManager):
         if prefill_tokens_per_s > 0:
             self._gate.computed(round(prefill_tokens_per_s), 1.0)
         self._spans = SpanIndex()
-        self._taken = FEED.subscribe()
+        self._take_messages = FEED.subscribe()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="foretype-redis")
         self._lock = threading.Lock()
         self._work: set[Future[None]] = set()
@@ -191,8 +191,8 @@ class RedisTier(SecondaryTierManager):
 
     def on_schedule_end(self, context: ScheduleEndContext) -> None:
         self._flush()
-        for message in self._taken():
-            self._heed(message)
+        for message in self._take_messages():
+            self._apply_notice(message)
 
     def has_pending_work(self) -> bool:
         with self._lock:
@@ -211,7 +211,7 @@ class RedisTier(SecondaryTierManager):
     def shutdown(self) -> None:
         self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=False)
-        self._memory.release()  # vLLM unmaps it next, which a view would forbid
+        self._memory.release()  # vLLM unmaps the memory next, which an open view would forbid
         self._chunks.close()
 
     def statistics(self) -> TierStatistics:
@@ -268,7 +268,7 @@ class RedisTier(SecondaryTierManager):
                 self._remember(namespace, key, present)
 
     def _guarded(self, call: Callable[[], T]) -> T | None:
-        """The answer, or None where the store is away; checks a store that comes back before it is used again."""
+        """The call's answer, or None where the store is away. A store that comes back is checked before the call."""
         try:
             if self._health.reason:
                 self._chunks.check()
@@ -281,21 +281,21 @@ class RedisTier(SecondaryTierManager):
             _log.error("the Redis tier is not used: %s", error)
             return None
         except BaseException as error:
-            self._down(type(error).__name__)  # else a probe that ended like this would be waited for without end
+            self._down(type(error).__name__)  # else the health would wait for the end of this probe for ever
             raise
         if self._health.reason:
             _log.info("the Redis tier is back")
         self._health.succeeded()
         return answer
 
-    # Books
+    # Bookkeeping
 
     def _submit(self, work: Callable[[], None], job: int) -> None:
         def run() -> None:
             try:
                 work()
             except Exception:  # noqa: BLE001
-                # Whatever it is, the framework must hear of the job, or its slots stay pinned for ever.
+                # Whatever the error is, vLLM must learn that the job has ended, or the job's slots stay pinned for ever.
                 _log.exception("a job of the Redis tier failed")
                 self._done(JobResult(job, success=False))
 
@@ -337,22 +337,22 @@ class RedisTier(SecondaryTierManager):
             _log.warning("the Redis tier is away (%s); completions go on without it", reason)
         self._health.failed(reason, time.monotonic())
 
-    def _heed(self, message: RetireNotice | PurgeNotice) -> None:
+    def _apply_notice(self, message: RetireNotice | PurgeNotice) -> None:
         if isinstance(message, PurgeNotice):
             self._spans.forget_namespace(message.namespace)
-            self._start(lambda: self._ignore(lambda: self._chunks.purge(message.namespace)))
+            self._start(lambda: self._try(lambda: self._chunks.purge(message.namespace)))
             return
         keys: Collection[bytes] = self._spans.at(message.namespace, message.document, message.first)
         if keys:
             held = list(keys)
-            self._start(lambda: self._ignore(lambda: self._chunks.shorten(message.namespace, held, _RETIRED_TTL_S)))
+            self._start(lambda: self._try(lambda: self._chunks.shorten(message.namespace, held, _RETIRED_TTL_S)))
 
-    def _ignore(self, call: Callable[[], object]) -> None:
+    def _try(self, call: Callable[[], object]) -> None:
         if self._health.may_ask(time.monotonic()):
             self._guarded(call)
 
     def _listen(self, url: str) -> None:
-        """Brings what the gateways say into this process; the policy hears it from here, too."""
+        """Publish the gateways' notices in this process, for this tier and for the eviction policy (:mod:`.policy`)."""
         client = redis.Redis.from_url(url, socket_timeout=5.0, protocol=2)
         follow_stream(client, self._secret, FEED.publish, self._closing)
         client.close()

@@ -122,8 +122,8 @@ class Deciding:
         """Whether `question` needs no request: it would be answered by what is here already. None while that is looked for."""
         profile = question.profile
         sure = profile.local_min_confidence if profile is not None else 0.0
-        here = self._shared.answers.here(document, question, self._shared.clock(), min_confidence=sure)
-        return here or (None if self._shared.answers.searching else False)
+        answered = self._shared.answers.needs_no_request(document, question, self._shared.clock(), min_confidence=sure)
+        return answered or (None if self._shared.answers.searching else False)
 
     def _attempt(
         self,

@@ -1,4 +1,4 @@
-"""What a suggestion was made from, as data: the prompt piece by piece, what the engine had cached of it, what was left out."""
+"""What a suggestion was made from, as data: the pieces of the prompt, how much of each the engine had cached, what was left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT: Final = 32
 
 
 def cached_of(start: int, end: int, cached_tokens: int | None) -> int | None:
-    """A prefix cache holds the first tokens of a prompt: what of `[start, end)` is among them; None if nobody knows."""
+    """How many tokens of `[start, end)` were cached, given that a cache holds the first tokens of a prompt; None if nobody knows."""
     return None if cached_tokens is None else max(0, min(end, cached_tokens) - start)
 
 
@@ -50,7 +50,7 @@ def plan_as_object(plan: Plan, cached_tokens: int | None) -> dict[str, object]:
 
 
 def scopes_of(plan: Plan, cached_tokens: int | None) -> dict[str, dict[str, int | None]]:
-    """Per scope, most stable first: how many tokens of the prompt are for whom, and how many of them hit the engine's cache."""
+    """Per scope, most stable first: how many tokens of the prompt have that scope, and how many of these the engine had cached."""
     counted: dict[str, dict[str, int | None]] = {}
     for scope in Scope:
         placed = [one for one in plan.segments if one.segment.scope is scope]
@@ -71,14 +71,14 @@ def _source(source: Source) -> dict[str, object]:
 
 
 class Explanations:
-    """The last suggestions and the requests behind them, to explain why one says what it says."""
+    """The last suggestions and the requests behind them, to explain how a suggestion came about."""
 
     def __init__(self) -> None:
         self._flights: OrderedDict[str, Flight] = OrderedDict()
         self._suggestions: OrderedDict[str, Suggestion] = OrderedDict()
 
     def landed(self, flight: Flight) -> None:
-        """A request has text, or is over."""
+        """Remember a request that has text, or is over."""
         _keep(self._flights, flight.id, flight)
 
     def answered(self, suggestion: Suggestion) -> None:
@@ -87,7 +87,7 @@ class Explanations:
     def of(self, id: str | None) -> dict[str, Any] | None:
         """The suggestion `id`, or without one the last that was given out; None if it is not known (any more).
 
-        `plan` is null where no request made it (the local candidate), or where that was long ago.
+        `plan` is null where no request made the suggestion (a local candidate), or where the request was too long ago.
         """
         suggestion = self._suggestions.get(id) if id is not None else next(reversed(self._suggestions.values()), None)
         if suggestion is None:

@@ -1,4 +1,4 @@
-"""Answers that need no waiting: the visible suggestion, the cache, what a request has so far, the local candidate."""
+"""Suggestions without waiting: the visible one, one from the cache, from the text that a request has so far, or from the local candidate."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Answers:
     """Finds suggestions, and notes each that is given out. Everything here is synchronous; `now` is monotonic seconds.
 
     Attributes:
-        noted: told what feedback makes of each that is given out.
-        type_through: what is visible, carried on.
+        noted: gets the feedback events of each suggestion that is given out.
+        type_through: carries the visible suggestion on while its text is typed.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Answers:
         rest = self.type_through.rest(document, question, now)
         if rest is None:
             return None
-        return self._give(document, question, rest, shown.raw, shown.flight, shown.kind, now, was=shown)
+        return self._give(document, question, rest, shown.raw, shown.flight, shown.kind, now, previous=shown)
 
     def cached(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | Outcome | None:
-        """What the cache says: a suggestion; that the model has nothing here; or None, it does not know."""
+        """What the cache has: a suggestion, or that the model has none here; None if the cache does not know."""
         begins = question.selected_rest()
         hit = None if begins is None else self._cache.get(question.place, begins)
         if hit is None:
@@ -89,24 +89,24 @@ class Answers:
         document: TrackedDocument,
         question: Question,
         flight: Flight,
-        ripe: ReadyText,
+        ready: ReadyText,
         *,
         own: bool,
         now: float,
     ) -> Suggestion | Outcome:
-        """What the part of a request's answer that is ripe becomes here."""
+        """The suggestion from the part of a request's answer that may be shown, or why there is none."""
         candidate = Candidate(
             id=self._new_id(),
-            text=ripe.text,
-            kind=ripe.kind,
-            final=ripe.final,
+            text=ready.text,
+            kind=ready.kind,
+            final=ready.final,
             source=Origin.NETWORK if own else Origin.SPECULATIVE if flight.ahead else Origin.IN_FLIGHT,
             request_id=flight.id,
             finish=None if flight.done is None else flight.done.finish,
             usage=None if flight.done is None else flight.done.usage,
             timings_ms=flight.timings_ms(),
             logprob=flight.mean_logprob,
-            total_logprob=flight.logprob_of(ripe.text),
+            total_logprob=flight.logprob_of(ready.text),
         )
         judged = self._judge(candidate, question, now)
         if isinstance(judged, Suggestion):
@@ -116,7 +116,7 @@ class Answers:
     def local(
         self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float = 0.0
     ) -> Suggestion | None:
-        """The candidate that needs no gateway, if it is as sure as this."""
+        """The candidate that needs no gateway, if its confidence is at least `min_confidence`."""
         judged = self._judge_local(question, now, min_confidence)
         if judged is None:
             return None
@@ -125,11 +125,13 @@ class Answers:
 
     @property
     def searching(self) -> bool:
-        """The local candidate that was asked for last is still looked for."""
+        """Whether the search for the last local candidate still goes on."""
         return self._local is not None and self._local.unfinished
 
-    def here(self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float) -> bool:
-        """Whether the question needs no request: what is visible goes on, the cache knows, or the local candidate is this sure."""
+    def needs_no_request(
+        self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float
+    ) -> bool:
+        """Whether the visible suggestion, the cache or a local candidate of this confidence answers the question without a request."""
         if self.type_through.leads_to(document, question) or self._cache.knows(question.place):
             return True
         return self._judge_local(question, now, min_confidence) is not None
@@ -148,7 +150,7 @@ class Answers:
 
     def _judge_local(self, question: Question, now: float, min_confidence: float) -> Suggestion | None:
         found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
-        # Beside a model that shows its own from there on.
+        # The model's own lines are shown from this chance on; the local candidate must reach it too.
         least = max(min_confidence, question.line_chance.least)
         if found is None or not found.text or found.confidence < least:
             return None
@@ -169,11 +171,11 @@ class Answers:
         kind: SuggestionKind,
         now: float,
         *,
-        was: LastAnswer | None = None,
+        previous: LastAnswer | None = None,
     ) -> Suggestion:
-        """Note that `suggestion` is the answer, and is visible from now on; `was` is the same one, as it was given before."""
-        made, lead = (question, raw.typed(question.place) or 0) if was is None else (was.made, was.lead)
-        moves, finished = (0, None) if was is None else (was.moves, was.finished)
+        """Note that `suggestion` is the answer, and is visible from now on; `previous` is the same one, as it was given before."""
+        made, lead = (question, raw.typed(question.place) or 0) if previous is None else (previous.made, previous.lead)
+        moves, finished = (0, None) if previous is None else (previous.moves, previous.finished)
         answer = LastAnswer(suggestion, made, question, raw, lead, flight, kind, suggestion.text, now, moves, finished)
         document.give(answer)
         events = self._feedback.offered(

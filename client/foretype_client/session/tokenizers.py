@@ -34,7 +34,7 @@ class TokenizerStore:
         self.directory = directory
 
     async def fetch(self, endpoint: Endpoint, digest: str) -> bytes:
-        """The tokenizer with this digest, downloaded if it is not there yet. Where it cannot be kept it is downloaded by each process.
+        """The tokenizer with this digest, downloaded if it is not there yet. If the disk does not take it, each process downloads it.
 
         Raises:
             TokenizerFetchError: with the reason.
@@ -42,7 +42,7 @@ class TokenizerStore:
         if _DIGEST.fullmatch(digest) is None:
             raise TokenizerFetchError(f"tokenizer_digest {digest!r} is not 32 hexadecimal digits")
         path = self.directory / f"{digest}.json"
-        if (kept := await asyncio.to_thread(_intact, path, digest)) is not None:
+        if (kept := await asyncio.to_thread(_read_intact, path, digest)) is not None:
             return kept
         data = await self._download(endpoint, digest)
         if _digest_of(data) != digest:
@@ -58,7 +58,7 @@ class TokenizerStore:
         return data
 
     async def _download(self, endpoint: Endpoint, digest: str) -> bytes:
-        import httpx  # once per tokenizer and machine; no editor waits for its import otherwise
+        import httpx  # needed once per tokenizer and machine; at the top of the module every editor would wait for this import
 
         url = f"{http_base(endpoint.url)}/v1/tokenizers/{digest}"
         timeout = httpx.Timeout(_TIMEOUT_S, read=_READ_TIMEOUT_S)
@@ -84,7 +84,7 @@ def _digest_of(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _intact(path: Path, digest: str) -> bytes | None:
+def _read_intact(path: Path, digest: str) -> bytes | None:
     try:
         data = path.read_bytes()
     except OSError:

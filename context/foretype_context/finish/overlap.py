@@ -1,4 +1,4 @@
-"""What a generated text repeats of the line that it stands in, or of the lines below."""
+"""Takes from a generated text what repeats the cursor's line or the lines below it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from foretype_context.syntax.blocks import CLOSERS_ONLY
 _MIN_WORD_CHARS: Final = 3
 _LAST_WORD: Final = re.compile(r"\w+\Z")
 _FIRST_WORD: Final = re.compile(r"\w+")
-_IS_TELLING: Final = re.compile(r"[^\W\d]")
+_LETTER: Final = re.compile(r"[^\W\d]")
 _IS_LIST: Final = re.compile(r"[\w.\"'-]*\s*[,|&+]")
 _ESCAPE: Final = re.compile(r"\\.")
 _ACCESSORS: Final = re.compile(r"\s*\{\s*(?:get|set|init|private|internal|protected)\b|\s*=>?\s")
 _IS_COMMENT: Final = re.compile(r"[^\S\n]*(?:#|//)")
 _SEMICOLONS: Final = frozenset({"c", "cpp", "csharp", "java", "php"})
 _PROSE: Final = re.compile(r"\s+[\w \t-]*\w\s*|[^\s(){}\[\];,=]*\w\.[^\s(){}\[\];,=]*\w|::\w+")
-"""The rest of a line that is no code where a statement ends in a sign: words, an address, half a name."""
+"""A rest of a line that is no code in a language whose statements end in a semicolon: words, an address, half a name."""
 _NAMES_DO_NOTHING: Final = frozenset({"javascript", "javascriptreact", "typescript", "typescriptreact", "python", "go"})
 _SIGN: Final = re.compile(r"#|//|/?\*|--")
-_OF_PROSE: Final = re.compile(r"[.,;:!?][ \t]")
+_PUNCTUATION: Final = re.compile(r"[.,;:!?][ \t]")
 _ELLIPSIS: Final = re.compile(r"[.…]+\s*")
 _WORDS: Final = re.compile(r"[ \t]+[\w-]+(?:[=:, \t]+[\w-]+)*\s*")
 _NEAR_LINES: Final = 100
 _PATH: Final = re.compile(r"[\w$-]+(?:[./][\w$-]+)+")
-"""A line of nothing but it has no effect in these: it is no code."""
+"""A path, as `os.path` or `a/b`: a line of nothing else has no effect in the languages of `_NAMES_DO_NOTHING`, so it is no code."""
 _ARROWS: Final = re.compile(r"[-=]>|<[-=]|>=")
-_PARTS: Final = re.compile(r"\.\d+")
+_THIRD_PART: Final = re.compile(r"\.\d+")
 _VERSION: Final = re.compile(r"(?<![\d.])\d+\.\d+\.\d+$")
 _PAIRS: Final = ("()", "[]", "{}")
 _BRACKETS: Final = frozenset("".join(_PAIRS))
@@ -42,21 +42,21 @@ _PROSE_CHARS: Final = 300
 
 
 def is_telling(line: str) -> bool:
-    """Whether a line says enough that its repetition is no accident (`}`, `pass`, `else:` are)."""
+    """Whether a line is long enough that its repetition is no accident; `}`, `pass` and `else:` are too short."""
     return sum(character.isalnum() for character in line) > 4
 
 
 def without_beginning(text: str, typed: str, around: Surroundings) -> str:
-    """`text` without what it says again of the line left of it: all of that line, or the word at the cursor."""
+    """`text` without its beginning, where that repeats the whole line left of the cursor, or the word at the cursor."""
     line = typed.strip()
     first = text.partition("\n")[0]
-    tells = _IS_TELLING.search(_ESCAPE.sub("", line)) and not _IS_LIST.fullmatch(line)
+    tells = _LETTER.search(_ESCAPE.sub("", line)) and not _IS_LIST.fullmatch(line)
     if tells and first.lstrip().startswith(line) and not _is_named_as_its_type(typed, first):
-        said = text.lstrip()[len(line) :]
-        rest = said.lstrip(" \t") if typed[-1:].isspace() else said
-        # Calls nest: then each has its end.
-        is_word = re.match(r"\w\w", line[-1] + said[:1])  # more of one that begins alike
-        # A comment alone is no reason to say it again.
+        behind = text.lstrip()[len(line) :]
+        rest = behind.lstrip(" \t") if typed[-1:].isspace() else behind
+        is_word = re.match(r"\w\w", line[-1] + behind[:1])  # the text goes on with a longer word
+        # Calls may nest, as in `f(f(x))`: then the rest alone closes one bracket too many, which is a fault.
+        # If only a comment follows, the line is not repeated.
         says_more = rest.partition("\n")[0].strip() and not _IS_COMMENT.match(rest)
         if not is_word and says_more and around.faults(rest) <= around.faults(text):
             return rest
@@ -69,7 +69,7 @@ def without_beginning(text: str, typed: str, around: Surroundings) -> str:
 
 
 def _is_named_as_its_type(typed: str, first: str) -> bool:
-    """Whether a line is a word which its rest says again as the name of what has that type: `Color Color { get; }`, `buf_t buf_t;`."""
+    """Whether a declaration's name equals its type, so that the second word is no repetition: `Color Color { get; }`, `buf_t buf_t;`."""
     word, blank, rest = typed.strip(), typed[-1:].isspace(), first.lstrip()
     if not word.isidentifier() or blank is first[:1].isspace():
         return False
@@ -78,16 +78,17 @@ def _is_named_as_its_type(typed: str, first: str) -> bool:
 
 
 def fitted_to_tail(shown: str, view: View, around: Surroundings) -> tuple[str, int]:
-    """Trims what the rest of the line has already, or replaces that rest where the text goes on behind it."""
+    """The text without what the rest of the line already has, and how many characters of that rest the text replaces."""
     tail = view.tail.rstrip()
     inner = tail.strip()
     faults = around.faults(shown)
     before_comment = around.before_comment(shown)
-    if before_comment is not None and _ends_comment(view, shown, shown[len(before_comment) :].strip()):
+    if before_comment is not None and _comment_has_rest(view, shown, shown[len(before_comment) :].strip()):
         return shown[: -len(inner)], 0
     if before_comment is not None:
-        # The rest of the line would be comment. That is what it is, or the text has it all, or it ends before.
-        if _is_of_comment(inner, shown[len(before_comment) :]) or _is_comments(view, shown, before_comment, around):
+        # Behind the text the rest of the line would be part of a comment: it is one anyway, or the text has all of it,
+        # or the text has to end before its comment.
+        if _closes_comment(inner, shown[len(before_comment) :]) or _is_in_comment(view, shown, before_comment, around):
             return shown, 0
         closers = sum(character in ")]}" for character in inner)
         if _in_order(inner, before_comment) and around.closes(before_comment) >= closers:
@@ -109,7 +110,7 @@ def fitted_to_tail(shown: str, view: View, around: Surroundings) -> tuple[str, i
         ends = ",:>" if view.snapshot.language == "shellscript" else ";,:>"  # `;;` ends an arm there
         is_apart = tail[0].isspace() and (inner.isalnum() or inner in "=+?<%#\\" or inner == "|")  # ` 1`, ` \\`
         again = not closes and (len(inner) > 1 or inner in ends or (is_apart and shown.endswith(tail)))
-        if left < faults or (left == faults and (again or _is_said_twice(inner, trimmed, view, around))):
+        if left < faults or (left == faults and (again or _is_doubled(inner, trimmed, view, around))):
             return trimmed, 0
     # `f(|)` and `x) + g(y)`: the text closes what the tail closes, then goes on, so it takes the tail's place.
     if shown != inner and _in_order(inner, shown) and around.faults(shown, len(tail)) < faults:
@@ -120,8 +121,8 @@ def fitted_to_tail(shown: str, view: View, around: Surroundings) -> tuple[str, i
     return shown, 0
 
 
-def _ends_comment(view: View, shown: str, comment: str) -> bool:
-    """Whether a comment that a text begins says the rest of its line as well: all of it is said, or a sign that nobody says twice."""
+def _comment_has_rest(view: View, shown: str, comment: str) -> bool:
+    """Whether a comment in the text ends with the rest of the line: with all of it, or with a sign that nobody writes twice."""
     tail = view.tail.rstrip()
     inner = tail.strip()
     if not shown.endswith(inner) or len(shown) == len(inner):
@@ -140,15 +141,15 @@ def _ends_comment(view: View, shown: str, comment: str) -> bool:
 
 
 def _is_version(line: str, inner: str, view: View, around: Surroundings) -> bool:
-    """Whether a number in a text has three parts with the rest of the line, as those of versions have: `2.0` before `.0`; or both are a ruler."""
+    """Whether text and rest of the line together are a version of three parts (`2.0` before `.0`), or a ruler of one character."""
     if len(inner) > _MIN_WORD_CHARS and len(set(line.replace(" ", ""))) == 1:
         return around.is_text(line[: -len(inner)])  # a ruler
     found = _VERSION.search(view.typed + line)
-    return bool(_PARTS.fullmatch(inner)) and found is not None and around.is_text(line[: -len(inner)])
+    return bool(_THIRD_PART.fullmatch(inner)) and found is not None and around.is_text(line[: -len(inner)])
 
 
-def _is_said_twice(inner: str, trimmed: str, view: View, around: Surroundings) -> bool:
-    """Whether the rest of the line is no closer that both need: an opener, or what a comment or string has too much of it."""
+def _is_doubled(inner: str, trimmed: str, view: View, around: Surroundings) -> bool:
+    """Whether the rest of the line stands twice by mistake: an opener, or a closer of which a comment or string has one too many."""
     if not around.is_text(trimmed):
         return inner[-1] in _OPENERS and around.leaves_open(trimmed) < around.leaves_open(trimmed + inner)
     if inner == ".":
@@ -166,7 +167,7 @@ def _is_said_twice(inner: str, trimmed: str, view: View, around: Surroundings) -
 
 
 def _surplus(text: str, closer: str) -> int:
-    """How many closers of one kind have no opener in a text that says nothing of what is code."""
+    """How many closers of one kind have no opener in a text, whether they stand in code, strings or comments."""
     depth = least = 0
     for character in text:
         depth += (character == _OPENER_OF[closer]) - (character == closer)
@@ -174,7 +175,7 @@ def _surplus(text: str, closer: str) -> int:
     return -least
 
 
-def _is_of_comment(inner: str, comment: str) -> bool:
+def _closes_comment(inner: str, comment: str) -> bool:
     """Whether the rest of the line closes brackets that the comment opened."""
     depth = {opener: comment.count(opener) - comment.count(closer) for opener, closer in _PAIRS}
     return bool(inner) and all(
@@ -182,31 +183,37 @@ def _is_of_comment(inner: str, comment: str) -> bool:
     )
 
 
-def _is_comments(view: View, shown: str, before_comment: str, around: Surroundings) -> bool:
-    """Whether the rest of the line is no code: that has an error of syntax, a word, or begins inside of an indentation."""
+def _is_in_comment(view: View, shown: str, before_comment: str, around: Surroundings) -> bool:
+    """Whether the rest of the line belongs to a comment: as code it would be a syntax error, or it is words, or begins with blanks."""
     if not (view.typed + before_comment).strip():
         says_nothing = not _FIRST_WORD.search(view.tail) and around.faults(shown) <= around.faults_now
         is_path = view.snapshot.language in _NAMES_DO_NOTHING and _PATH.fullmatch(view.tail)
-        if says_nothing or is_path or view.tail[:1].isspace() or shown.startswith("#!") or _goes_on_below(view, shown):
+        if (
+            says_nothing
+            or is_path
+            or view.tail[:1].isspace()
+            or shown.startswith("#!")
+            or _continues_comment(view, shown)
+        ):
             return True
     comment = shown[len(before_comment) :].strip()
     is_begun = comment.endswith(":") or not comment.lstrip("/#*")
     if _ELLIPSIS.fullmatch(view.tail) or (is_begun and _WORDS.fullmatch(view.tail)):
         return True
-    if _OF_PROSE.match(view.tail) and before_comment[-1:] in (",", ";", ":", "{"):
+    if _PUNCTUATION.match(view.tail) and before_comment[-1:] in (",", ";", ":", "{"):
         return True
     if view.snapshot.language in _SEMICOLONS and _PROSE.fullmatch(view.tail):
         return True
     return mends_line(view.snapshot, view.offset, shown)
 
 
-def _goes_on_below(view: View, shown: str) -> bool:
-    """Whether the rest of the line is the rest of a comment: it begins as no code does, or comments stand above and below, or the file says so."""
+def _continues_comment(view: View, shown: str) -> bool:
+    """Whether the rest of the line goes on a comment: it begins as no code does, the lines above and below are comments, or a line near has both."""
     snapshot, line = view.snapshot, view.line
     sign = _SIGN.match(shown)
     if sign is None:
         return False
-    begins = _OF_PROSE.match(view.tail) or (snapshot.language == "shellscript" and view.tail[0] == "-")
+    begins = _PUNCTUATION.match(view.tail) or (snapshot.language == "shellscript" and view.tail[0] == "-")
     around = [snapshot.line_text(other).strip() for other in (line - 1, line + 1) if 0 <= other < snapshot.line_count]
     if begins or (len(around) == 2 and all(text.startswith(sign[0]) for text in around)):
         return True
@@ -223,11 +230,11 @@ def _in_order(characters: str, text: str) -> bool:
 
 
 def without_lines_below(lines: Sequence[str], below: Sequence[str]) -> list[str]:
-    """Ends where the rest of the lines is what stands below the cursor already, or begins with it."""
+    """`lines` up to the place from which on they repeat the lines below the cursor."""
     filled = [at for at, line in enumerate(lines) if at and line.strip()]
     for number, at in enumerate(filled):
-        said = [lines[other].rstrip() for other in filled[number:]]
-        count = min(len(said), len(below))
-        if count and said[:count] == list(below[:count]):
+        rest = [lines[other].rstrip() for other in filled[number:]]
+        count = min(len(rest), len(below))
+        if count and rest[:count] == list(below[:count]):
             return list(lines[:at])
     return list(lines)

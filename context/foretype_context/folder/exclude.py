@@ -1,6 +1,7 @@
 """Files that must not be sent or are not worth sending, each with its reason.
 
-Secrets by name, and by what a key looks like; generated and minified code by its own marks; binary content; lock files; size.
+Secrets are known by their name, or by the head of a key; generated and minified code by its own marks. Binary files, lock files and large
+files are left out too.
 The reasons are sentences because people read them in `foretype explain` and in the status.
 """
 
@@ -12,7 +13,7 @@ from typing import Final
 
 MAX_CURRENT_BYTES: Final = 5_000_000
 MAX_CONTEXT_BYTES: Final = 50_000
-"""Other files used as context stop here: what is larger is data, or a file one cannot show a useful part of."""
+"""Largest file that is used as context: a larger one is data, or a file of which no useful part fits."""
 
 _SECRET_NAMES: Final = re.compile(
     r"""(?ix) ^\.env(?!\.(example|sample|template|dist)$)(\..+)?$ | \.(pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg)$
@@ -71,10 +72,10 @@ def reason_to_exclude(
     Args:
         path: of the file; relative or absolute, either kind of slash.
         size_bytes: of the whole file.
-        head: its first bytes (some thousand are enough), for content that tells what the name does not.
+        head: the file's first bytes (some thousand are enough), for what the name does not show.
         limit_bytes: :data:`MAX_CURRENT_BYTES` for the file being edited, :data:`MAX_CONTEXT_BYTES` for context.
         vendored: also leave out files in folders of installed packages (for context).
-        edited: the file is being edited: a line that is too long is silent by itself (:func:`reason_in_line`), not its file.
+        edited: the file is being edited: then only its overlong lines get no suggestions (:func:`reason_in_line`), not the whole file.
     """
     pure = PurePosixPath(path.replace("\\", "/"))
     name, folders = pure.name, frozenset(pure.parts[:-1])
@@ -103,7 +104,7 @@ def _is_binary(head: bytes) -> bool:
     controls = sum(
         head.count(byte) for byte in (b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06", b"\x0e", b"\x0f")
     )
-    # A lone NUL happens in source (test data); a text with many is none.
+    # A lone NUL happens in source (test data); a file with many NULs is no text.
     return head.count(b"\0") * 100 > len(head) or controls * 50 > len(head) or head.startswith((b"\x7fELF", b"MZ\x90"))
 
 
@@ -125,6 +126,6 @@ def _is_dense(line: bytes) -> bool:
 
 
 def _is_minified(head: bytes) -> bool:
-    """Such lines are nearly all there is: an icon or a table among code makes no file that nobody writes."""
+    """Whether dense lines are nearly all of a file. A file of code with an icon or a table in it is still written by people."""
     dense = sum(len(line) for line in head.split(b"\n") if _is_dense(line))
     return dense * 10 > len(head) * 9

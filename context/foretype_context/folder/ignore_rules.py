@@ -23,8 +23,8 @@ class FileRules(NamedTuple):
     """The rules of one file, for paths relative to a root.
 
     Attributes:
-        inside: the folder below the root that they are about, with a slash behind it; empty for the root itself.
-        above: where they are about a folder above the root: the root's path from there, with a slash behind it.
+        inside: the folder below the root that the rules are about, with a slash behind it; empty for the root itself.
+        above: for rules about a folder above the root, the root's path from that folder, with a slash behind it.
     """
 
     globs: Globs
@@ -40,7 +40,7 @@ Rules = tuple[FileRules, ...]
 
 
 def is_ignored(path: str, rules: Rules) -> bool:
-    """Whether `rules` leave out a path relative to the root; a folder's ends in a slash. Its parents are not looked at."""
+    """Whether `rules` leave out a path relative to the root; a folder's path ends in a slash. The path's parents are not looked at."""
     # The innermost file that says anything about a path decides, as git has it.
     return next((said for one in reversed(rules) if (said := one.says(path)) is not None), False)
 
@@ -51,7 +51,7 @@ def rules_of_user(globs: Sequence[str]) -> Rules:
 
 
 def with_file(rules: Rules, path: Path, inside: str = "", *, links: bool = False) -> Rules:
-    """`rules` and those of a file about the folder `inside` behind them. An unreadable file says nothing.
+    """`rules`, followed by those of a file about the folder `inside`. An unreadable file adds none.
 
     A path meets at most :data:`PATTERNS_MAX` patterns, weakest first; that some are left out is logged once.
 
@@ -61,7 +61,7 @@ def with_file(rules: Rules, path: Path, inside: str = "", *, links: bool = False
     try:
         data = read_small(path, _IGNORE_BYTES, links=links)
     except NotSmallError as error:
-        _tell(str(path), str(error))
+        _warn_once(str(path), str(error))
         return rules
     except OSError:
         return rules
@@ -80,11 +80,11 @@ def _read(path: str, data: bytes, room: int) -> Globs:
     globs = Globs(data.decode("utf-8-sig", "surrogateescape").split("\n"), room=room)
     if globs.left_out:
         bounds = f"a path meets at most {PATTERNS_MAX:,} patterns of at most {STARS_MAX} stars each"
-        _tell(path, f"{globs.left_out:,} of its patterns are left out: {bounds}")
+        _warn_once(path, f"{globs.left_out:,} of its patterns are left out: {bounds}")
     return globs
 
 
 @lru_cache(maxsize=256)
-def _tell(path: str, problem: str) -> None:
-    """Says it once."""
+def _warn_once(path: str, problem: str) -> None:
+    """Log a problem of a file once."""
     _logger.warning("%r: %s", path, problem)

@@ -1,4 +1,4 @@
-"""What git and the user's globs leave out of a root, which may be a folder of a repository, or hold others."""
+"""What git and the user's globs leave out of a root, which may be a folder inside a repository, or hold repositories."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from foretype_context.folder.user_excludes import user_excludes
 _Stamp = tuple[int, int, int]
 
 
-def _nothing(path: Path) -> None:
-    """Nobody wants to know what is looked at."""
+def _ignore(path: Path) -> None:
+    """The default for `look_at`."""
 
 
-def rules_at(root: Path, own: Rules = (), look_at: Callable[[Path], None] = _nothing) -> Rules | None:
+def rules_at(root: Path, own: Rules = (), look_at: Callable[[Path], None] = _ignore) -> Rules | None:
     """The rules that hold for a root before its own `.gitignore` is read; None: git leaves out the root itself.
 
-    Outside of a repository they are `own`. In one they are, weakest first: the user's file for all repositories,
+    Outside of a repository these rules are `own`. Inside one they are, weakest first: the user's file for all repositories,
     `info/exclude`, `own`, and each `.gitignore` from the top of the work tree down to the root's parent.
 
     Args:
         own: rules of the user for the root.
-        look_at: told of each file that rules are made of, or would be, before it is read.
+        look_at: called with each file that holds rules, or would hold some if it existed, before that file is read.
     """
     try:
         real = Path(os.path.realpath(root))
@@ -38,7 +38,7 @@ def rules_at(root: Path, own: Rules = (), look_at: Callable[[Path], None] = _not
     else:
         return own
     names = real.relative_to(top).parts
-    rules = weak = _of_repository(top, "", look_at)
+    rules = weak = _repository_rules(top, "", look_at)
     for at in range(len(names)):
         rules = _with_gitignore(rules, top, "/".join(names[:at]), look_at)
         if is_ignored("/".join(names[: at + 1]) + "/", rules):
@@ -49,21 +49,21 @@ def rules_at(root: Path, own: Rules = (), look_at: Callable[[Path], None] = _not
 
 
 def rules_below(
-    rules: Rules, root: Path, folder: str, own: Rules = (), look_at: Callable[[Path], None] = _nothing
+    rules: Rules, root: Path, folder: str, own: Rules = (), look_at: Callable[[Path], None] = _ignore
 ) -> Rules:
     """The rules that hold inside `folder` (relative to `root`), given those that hold for it.
 
     Args:
-        own: rules of the user for the root. They alone reach into a repository inside of another, a submodule say: git's end
-            where it begins.
+        own: rules of the user for the root. Only these hold inside a repository within another, such as a submodule: git's rules for
+            the outer repository end there.
     """
     if folder and is_repository(root / folder):
-        rules = (*_of_repository(root / folder, f"{folder}/", look_at), *own)
+        rules = (*_repository_rules(root / folder, f"{folder}/", look_at), *own)
     return _with_gitignore(rules, root, folder, look_at)
 
 
-def _of_repository(top: Path, inside: str, look_at: Callable[[Path], None]) -> Rules:
-    """What holds in a repository whatever its `.gitignore` files are. Git follows links to these files, as it does not to those."""
+def _repository_rules(top: Path, inside: str, look_at: Callable[[Path], None]) -> Rules:
+    """A repository's rules that stand in no `.gitignore`. Git follows links to the files of these rules, but none to a `.gitignore`."""
     rules: Rules = ()
     repository = repository_at(top)
     for file in (user_excludes(look_at), repository and repository.common_dir / "info" / "exclude"):
@@ -80,7 +80,7 @@ def _with_gitignore(rules: Rules, root: Path, folder: str, look_at: Callable[[Pa
 
 
 class Ignored:
-    """Answers for single files of a root, and remembers the rules of the folders it came through, for as long as they stand.
+    """Says of single files of a root whether they are left out, and remembers the rules of the folders above them until rules change.
 
     Args:
         root: of the workspace.
@@ -98,7 +98,7 @@ class Ignored:
         self.changes: int = 0
 
     def look(self) -> None:
-        """Forget what is not on disk any more: a stat for each file of rules that there was, or could have been."""
+        """Forget all rules if any file of rules has changed: a stat for each such file, also for those that do not exist."""
         if any(stamp != _stamp(path) for path, stamp in self._stamps.items()):
             self.changes += 1
             self._rules.clear()
@@ -114,7 +114,7 @@ class Ignored:
         return rules is None or is_ignored(inside.as_posix(), rules)
 
     def _inside(self, folder: PurePosixPath) -> Rules | None:
-        """The rules inside a folder; None: it is left out itself, and git looks at nothing in it."""
+        """The rules inside a folder; None: the folder itself is left out, and git looks at nothing in it."""
         name = "" if folder == PurePosixPath() else folder.as_posix()
         if name not in self._rules:
             if name:
@@ -122,17 +122,19 @@ class Ignored:
                 if rules is not None and is_ignored(f"{name}/", rules):
                     rules = None
             else:
-                rules = rules_at(self.root, self._own, self._note)
-            self._rules[name] = None if rules is None else rules_below(rules, self.root, name, self._own, self._note)
+                rules = rules_at(self.root, self._own, self._remember_stamp)
+            self._rules[name] = (
+                None if rules is None else rules_below(rules, self.root, name, self._own, self._remember_stamp)
+            )
         return self._rules[name]
 
-    def _note(self, path: Path) -> None:
+    def _remember_stamp(self, path: Path) -> None:
         if path not in self._stamps:
             self._stamps[path] = _stamp(path)
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What differs as soon as a file of rules says something else, or a repository begins or ends."""
+    """A value that changes when a file of rules changes, or when a folder becomes a repository or ceases to be one."""
     try:
         status = os.stat(path, follow_symlinks=path.name != IGNORE_FILE)
     except (OSError, ValueError):

@@ -31,17 +31,17 @@ class Service(StrEnum):
 
     @property
     def asks(self) -> bool:
-        """Whether what is typed may be asked of this gateway at all."""
+        """Whether clients may send this gateway requests for what is typed."""
         return self is not Service.CACHE_ONLY
 
     @classmethod
     def _missing_(cls, value: object) -> Service:
-        """A step that another version of the gateway takes: nothing is asked of it, which no gateway minds."""
+        """A step of another version of the gateway counts as CACHE_ONLY: no gateway is harmed by a client that sends no requests."""
         return cls.CACHE_ONLY
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What ends a text after all, once its first line has turned out to open a block (`def f(self):`).
+    """The stop rules that hold once the first line of a text has turned out to open a block (`def f(self):`).
 
     Attributes:
         endings: the first line opens a block where it ends with one of these, white space and a comment behind it left out.
@@ -71,8 +71,8 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         opened: what holds once the first line has opened a block; None where it may not.
         least_chance: generation ends before the token with which the chance of its line, by the model's own probabilities, falls
             below this; 0 for never.
-        repeats: the text begins by repeating this (:mod:`foretype_context.prompt.healing`): it is delivered, and counts for none of the
-            rules above. Generation ends where the text does not.
+        repeats: the text begins by repeating this (:mod:`foretype_context.prompt.healing`): the repetition is delivered, and counts for
+            none of the rules above. Generation ends if the text begins otherwise.
     """
 
     strings: list[str] = []
@@ -84,7 +84,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 BLOCK_ANSWER_TOKENS: Final = 768
-"""Generated at most for a whole block that is asked for."""
+"""Most tokens to generate for a whole block that a user asks for."""
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +92,8 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         prompt_tokens: whole prompt, special tokens included.
-        suffix_tokens: at most this much of it below the cursor.
-        context_tokens: at most this much of it from other files.
+        suffix_tokens: at most this much of the prompt from below the cursor.
+        context_tokens: at most this much of the prompt from other files.
         line_tokens: generated at most for a single-line suggestion.
         block_tokens: generated at most for a multi-line suggestion.
         assembly_ms: time budget of assembly; beyond it, lowest-priority parts are dropped.
@@ -116,8 +116,8 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
         block_max_lines: lines of a suggestion of several.
         first_line_decides: a line that opens a block may be followed by that block, though the syntax at the cursor asked for
             one line.
-        least_chance: A suggestion that nobody asked for ends where the chance of its line falls below this; 0 for never. Of right
-            lines hardly any is less likely, and lines that do not end are.
+        least_chance: A suggestion that nobody asked for ends where the chance of its line falls below this; 0 for never. Hardly any
+            right line is less likely than that; lines that never end are.
     """
 
     strings: list[str] = []
@@ -138,11 +138,11 @@ _LONG_TOKENS: Final = 20
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
     """Least mean token log-probability at which a suggestion is shown unasked, per kind; chosen on held-out data.
 
-    0 lets nothing be shown, since no text is certain: a model that is right too seldom at every confidence answers only
-    somebody who asks.
+    With 0 nothing is shown unasked, since no text is certain: so a model that is right too seldom at every confidence answers only
+    when the user asks.
 
     Attributes:
-        mid_line, line, block: of what ends within a line, with its line, or with a block.
+        mid_line, line, block: for a text that ends within a line, at the end of its line, or with a block.
     """
 
     mid_line: float = _ANY_LOGPROB
@@ -151,26 +151,26 @@ class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shows_everything(self) -> bool:
-        """No confidence is asked for."""
+        """Whether every text is shown, however unsure."""
         return max(self.mid_line, self.line, self.block) <= _ANY_LOGPROB
 
     @property
     def shows_nothing(self) -> bool:
-        """No text of any kind is shown unasked."""
+        """Whether no text of any kind is shown unasked."""
         return min(self.mid_line, self.line, self.block) >= 0
 
 
 class LineChance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How likely a line is what will be written, and from when on it is shown unasked: a logistic regression on held-out repositories.
+    """The chance that a line is what the user will write, by a logistic regression on held-out repositories, and what chance it needs.
 
-    The defaults take the model at its word.
+    With the defaults the chance is the model's own probability.
 
     Attributes:
-        least: Chance from which on a line is shown unasked, the local candidate's too; 0 for any, and above 0 nothing of one
-            or two characters is.
+        least: Chance from which on a line is shown unasked, the local candidate's too; 0 shows any line, and above 0 no line of one
+            or two characters is shown.
         bias, log_odds, log_characters: Weights of 1, of the log odds of the probability that the model gives the line and its end, and of the
             logarithm of its characters.
-        went_on, in_comment: Added where the model went on to the next line rather than end, and where the line is of a comment.
+        went_on, in_comment: Added where the model went on to the next line rather than end, and where the line is in a comment.
     """
 
     least: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
@@ -211,18 +211,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         layout: prompt layout, e.g. `psm_line_last`.
         context_limit_tokens: the model's own context length.
         block_tokens: size of a prefix-cache block in the engine.
-        line_chance: how likely a line of this model's is what will be written, and from when on it is shown unasked.
+        line_chance: the chance that a line of this model is what the user will write, and the chance from which on it is shown unasked.
         local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
             asking this model; low for a small model, near 1 for a good one.
         drop_broken: whether clients take away what adds an error of syntax to the file.
         strategy: name of the context strategy (:mod:`foretype_context.prompt.strategy`).
-        experiment, variant, block: which experiment this is a part of, its arm, and the number of its block of time, by the gateway's
-            clock; told again in telemetry.
-        debounce_ms: in place of the client's own; None leaves it.
-        speculative: whether what comes after a suggestion is asked for; None leaves that to the client.
+        experiment, variant, block: which experiment this profile is a part of, its arm, and the number of its block of time, by the
+            gateway's clock; clients repeat them in telemetry.
+        debounce_ms: in place of the client's own debounce; None leaves that to the client.
+        speculative: whether the client asks ahead for what comes after a suggestion; None leaves that to the client.
         service: what a loaded gateway has to leave out; the budgets say the same in tokens.
         strategy_rules: the strategy itself, where clients may not know it by name.
-        block_budgets: of a whole block that is asked for, where larger prompts are taken for it; None for those of suggestions.
+        block_budgets: budgets of a whole block that a user asks for, where larger prompts are taken for it; None: those of suggestions.
         next_edit: the model that predicts next edits, and how it is asked; None where there is none, and nothing is asked.
     """
 

@@ -1,4 +1,4 @@
-"""The two sides of a gate: what is named on the command line, and the runs that are made of it."""
+"""The two sides of a gate: what the command line names for each, and the run that each side is measured by."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One side: a run that was made before, or what makes one.
+    """One side: a run that was made before, or the gateway that makes one.
 
     Attributes:
         option: the option that named it, for messages.
@@ -40,7 +40,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     layout: str | None = None
 
     def sha256(self) -> str | None:
-        """Of its weights, where it names them."""
+        """Digest of the side's weights; None where the side names none."""
         if self.named == SHIPPED:
             shipped = locate()
             return digest_file(shipped.adapter or shipped.path)
@@ -52,7 +52,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     """What sides without a run are measured on.
 
     Attributes:
-        system: of a replay. `network` is the model alone and unfiltered: what a profile's least confidence hides cannot be compared.
+        system: of a replay. `network` is the model alone and unfiltered: text that a profile's least confidence hides could not be compared.
     """
 
     fim: Path | None = None
@@ -73,7 +73,7 @@ def side_of(
     """What `named` is: a gateway's URL, weights, a profile, a run of `eval fim` or `eval replay`, or `shipped`.
 
     Raises:
-        GateInputError: none of these.
+        GateInputError: `named` is none of these.
         RunFileError: a run that cannot be read.
     """
     if named.startswith(("ws://", "wss://")):
@@ -104,7 +104,7 @@ def side_of(
 
 
 def fim_run(side: Side, data: Data, out: Path, *, progress: Progress) -> Run:
-    """The benchmark run of a side, made where there is none."""
+    """The benchmark run of a side; made here if the side has none."""
     if side.run is not None:
         if not side.run.fim:
             raise GateInputError(
@@ -128,7 +128,7 @@ def fim_run(side: Side, data: Data, out: Path, *, progress: Progress) -> Run:
 
 
 def replay_run(side: Side, data: Data, out: Path, *, progress: Progress) -> Run:
-    """The replay of a side, made where there is none."""
+    """The replay of a side; made here if the side has none."""
     if side.run is not None:
         if not side.run.replay:
             raise GateInputError(

@@ -1,4 +1,4 @@
-"""What became of a text, lexeme by lexeme, and whether an edit leads there. Pure."""
+"""How a text changed, lexeme by lexeme, and whether an edit leads to the wanted text. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _IMPORTED_NAMES: Final = re.compile(
 )
 """Names between commas, as Python and JavaScript import them; with `as` in between they are left as they are."""
 _LINES_BELOW = 3
-"""A place to go to is right if something is to be done on its line, or on so many below: a call may go on there."""
+"""A jump is right if an edit is wanted on the line of its target, or on so many lines below, where a call may go on."""
 
 
 def edits_between(old: str, new: str) -> list[Edit]:
-    """Ascending and disjoint, in coordinates of `old`: lines first, then lexemes within lines that are alike."""
+    """The edits from `old` to `new`, ascending and disjoint, in coordinates of `old`: lines are compared first, then lexemes within lines."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     found: list[Edit] = []
     for start, end, from_, to, at in _blocks(before, after):
@@ -39,16 +39,16 @@ def edits_between(old: str, new: str) -> list[Edit]:
 def leads_to(now: str, edit: Edit, wanted: str) -> bool:
     """Whether `edit` is a step on a shortest way, counted in lexemes, from what stands to what was wanted.
 
-    An edit that does a part of what was wanted at a place does, one that does more than that, or another thing, does not. Blanks and the
+    An edit that does a part of what was wanted at a place is such a step; one that does more, or something else, is none. Blanks and the
     order of imports are a formatter's: they count for nothing.
     """
     then = f"{now[: edit.start]}{edit.text}{now[edit.end :]}"
-    a, b, c = (_read(text) for text in (now, then, wanted))
-    return a != b and _apart(a, b) + _apart(b, c) == _apart(a, c)
+    a, b, c = (_parts_of(text) for text in (now, then, wanted))
+    return a != b and _distance(a, b) + _distance(b, c) == _distance(a, c)
 
 
 def around_place(text: str, at: int) -> tuple[int, int]:
-    """The lines where something is to be done if to go to `at` was right."""
+    """The range of the lines in which an edit must be wanted if the jump to `at` was right."""
     start, end = text.rfind("\n", 0, at) + 1, at
     for _ in range(1 + _LINES_BELOW):
         following = text.find("\n", end)
@@ -64,14 +64,14 @@ def line_at(text: str, at: int) -> str:
     return text[text.rfind("\n", 0, at) + 1 : len(text) if end < 0 else end].strip()
 
 
-class _Read(NamedTuple):
-    """`imports` in no order, and the lexemes of everything else."""
+class _Parts(NamedTuple):
+    """A text as the names that it imports, in no order, and the lexemes of everything else."""
 
     imports: Counter[str]
     signs: list[str]
 
 
-def _read(text: str) -> _Read:
+def _parts_of(text: str) -> _Parts:
     imports = Counter[str]()
 
     def names(found: re.Match[str]) -> str:
@@ -81,12 +81,12 @@ def _read(text: str) -> _Read:
         return "\n"
 
     rest = _IMPORTED_NAMES.sub(names, text)
-    return _Read(imports, [sign for lexeme in lex(rest) if (sign := lexeme.strip())])
+    return _Parts(imports, [sign for lexeme in lex(rest) if (sign := lexeme.strip())])
 
 
-def _apart(one: _Read, other: _Read) -> int:
-    gone, come = one.imports - other.imports, other.imports - one.imports
-    return Levenshtein.distance(one.signs, other.signs) + max(gone.total(), come.total())
+def _distance(one: _Parts, other: _Parts) -> int:
+    removed, added = one.imports - other.imports, other.imports - one.imports
+    return Levenshtein.distance(one.signs, other.signs) + max(removed.total(), added.total())
 
 
 def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, int, int, int]]:
@@ -113,9 +113,11 @@ def _within(old: str, new: str) -> Iterator[Edit]:
         yield Edit(0, len(old), new)
         return
     for start, end, from_, to, at in _blocks(before, after):
-        gone, come = "".join(before[start:end]), "".join(after[from_:to])
-        blanks = common_prefix(gone[: len(gone) - len(gone.lstrip())], come[: len(come) - len(come.lstrip())])
-        yield Edit(at + blanks, at + len(gone), come[blanks:])
+        removed, added = "".join(before[start:end]), "".join(after[from_:to])
+        blanks = common_prefix(
+            removed[: len(removed) - len(removed.lstrip())], added[: len(added) - len(added.lstrip())]
+        )
+        yield Edit(at + blanks, at + len(removed), added[blanks:])
 
 
 def _joined(edits: Sequence[Edit], old: str) -> list[Edit]:

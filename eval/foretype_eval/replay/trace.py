@@ -1,6 +1,6 @@
 """Gateways for the replay: one that measures a real gateway, one that plays a latency trace.
 
-Real work happens while the virtual clock stands still; the measured times of its deltas are then laid on that clock and
+The real gateway works while the virtual clock stands still; the measured times of its deltas are then replayed on that clock and
 decide what is late, reused or cancelled.
 """
 
@@ -26,7 +26,7 @@ from foretype_eval.errors import LatencyTraceError
 from foretype_eval.replay.virtual import VirtualLoop
 
 _PIECE: Final = re.compile(r"[^\S\n]*(?:\w{1,8}|[^\w\s]{1,3})|\s+")
-"""What a token of code is about: a part of a word or some punctuation, with the blanks before it."""
+"""Roughly one token of code: a part of a word or some punctuation, with the blanks before it."""
 
 
 class TraceRow(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class TraceRow(msgspec.Struct, frozen=True):
     done_ms: float
 
     def times_ms(self, count: int) -> list[float]:
-        """When each of `count` tokens comes: as in this row, and then at its mean pace."""
+        """Arrival times of `count` tokens: those of this row, and beyond them more at the row's mean pace."""
         times = self.deltas_ms or [self.done_ms]
         pace_ms = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0.0
         return [times[i] if i < len(times) else times[-1] + (i + 1 - len(times)) * pace_ms for i in range(count)]
@@ -172,7 +172,7 @@ class ReplayGateway:
         return self._open(call, nothing)
 
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None:
-        """Nothing to tell: a replay has one developer."""
+        """Does nothing: a replay has one developer, so nobody else changes a document."""
 
     def _open(self, call: Complete[Segment], answer: Callable[[], Awaitable[Answer]]) -> _Stream:
         now = self._loop.time()
@@ -233,8 +233,8 @@ class MeasuredGateway(ReplayGateway):
             return deltas, done_ms, done
         row = self._trace.row(number)
         times = row.deltas_ms or [row.done_ms]
-        laid = [(times[min(i, len(times) - 1)], delta) for i, (_, delta) in enumerate(deltas)]
-        return laid, max([row.done_ms, *(ms for ms, _ in laid)]), done
+        timed = [(times[min(i, len(times) - 1)], delta) for i, (_, delta) in enumerate(deltas)]
+        return timed, max([row.done_ms, *(ms for ms, _ in timed)]), done
 
 
 class SimulatedGateway(ReplayGateway):

@@ -1,7 +1,7 @@
-"""What a candidate program may not do, told to the kernel: rlimits, a seccomp filter, Landlock, namespaces.
+"""What the kernel keeps a candidate program from doing: rlimits, a seccomp filter, Landlock, namespaces.
 
-Standard library only: the zygote imports this module without the rest of the package. Every function says what it achieved
-instead of raising, because what a kernel offers differs; the caller reports it (:class:`foretype_eval.sandbox.Isolation`).
+Standard library only: the zygote imports this module without the rest of the package. Every function returns what it achieved
+instead of raising, because kernels differ; the caller reports the result (:class:`foretype_eval.sandbox.Isolation`).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def landlock_ruleset(readable: Iterable[str], devices: Iterable[str], writable: 
         except OSError:
             continue  # a path that does not exist needs no permission
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            access &= _ACCESS_ON_FILES  # the kernel refuses a rule for a file that speaks of folders
+            access &= _ACCESS_ON_FILES  # the kernel refuses a rule for a file with rights on folders
         rule = struct.pack("=Qi", access, descriptor)
         failed = _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, 1, rule, 0) != 0
         os.close(descriptor)

@@ -187,7 +187,7 @@ class Suggestions:
         return answer
 
     def _on_rested(self, params: object) -> None:
-        rested = messages.read(params, messages.Rested)
+        rested = messages.read(params, messages.CursorRested)
         held, flow = self._documents.find(rested.text_document.uri), self._documents.flow
         if held is not None and flow is not None and self._documents.obstacle(held) is None:
             self._documents.reach(held, rested.position.position)

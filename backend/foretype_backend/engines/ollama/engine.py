@@ -1,7 +1,7 @@
-"""Ollama by its own interface: text past its templates (`raw`), with one context size and residency in every request.
+"""Ollama through its own API: text that bypasses its templates (`raw`), with the same context size and keep-alive in every request.
 
-Its `/v1/completions` makes a user's message of what it is sent, and cannot set the context. Another `num_ctx` than before makes it load
-the model anew, so it is chosen once. Its prompts go as text: ids it refuses.
+Ollama's `/v1/completions` wraps the prompt as a user's message, and cannot set the context size. A `num_ctx` that differs from the last
+one makes Ollama load the model anew, so `num_ctx` is chosen once. Prompts are sent as text, because Ollama refuses token ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foretype_backend.prefix.origin import Origin
 
 KEEP_ALIVE: Final = "30m"
 _IDLE_S: Final = 120.0
-"""A model that was not asked for half an hour is loaded again with the next key."""
+"""Long, because a model that was not used for half an hour is loaded again with the next key."""
 
 
 class OllamaEngine(OpenAIEngine):
@@ -30,7 +30,7 @@ class OllamaEngine(OpenAIEngine):
 
     Args:
         config: with the address of the server itself, without `/v1`.
-        text: a prompt's ids as the text that the server is sent.
+        text: turns a prompt's token ids into the text that the server is sent.
         keep_alive: how long the model stays in memory after a request, as Ollama writes durations.
     """
 
@@ -75,13 +75,13 @@ class OllamaEngine(OpenAIEngine):
             named = f"{named}:latest"
         get = f"; get it with `{shell_line('ollama', 'pull', named or 'qwen2.5-coder:1.5b-base')}`"
         if named and named not in names:
-            raise self._absent(named, names)
+            raise self._model_missing(named, names)
         self._model = pick_model(names, named, self._config.url, get=get, only=True)
-        said: Any = (await self._request("POST", "api/show", {"model": self._model})).get("model_info")
-        info = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+        model_info: Any = (await self._request("POST", "api/show", {"model": self._model})).get("model_info")
+        info = cast("dict[str, object]", model_info) if isinstance(model_info, dict) else {}
         self._has_context(info.get(f"{info.get('general.architecture')}.context_length"))
 
-    def _absent(self, name: str, names: Sequence[str] = ()) -> EngineUnavailableError:
+    def _model_missing(self, name: str, names: Sequence[str] = ()) -> EngineUnavailableError:
         has = f" (it has {', '.join(names[:8])})" if names else ""
         return EngineUnavailableError(
             f"{self._config.url}: Ollama has no model {name!r}{has}; get it with `{shell_line('ollama', 'pull', name)}`",
@@ -89,7 +89,7 @@ class OllamaEngine(OpenAIEngine):
         )
 
     async def _probe(self) -> ServerFeatures:
-        """Loads the model, and sees whether it says log-probabilities: versions before 0.12 do not."""
+        """Loads the model, and finds out whether Ollama reports log-probabilities: versions before 0.12 do not."""
         await self._request("POST", self.path, self._generate("", 1) | {"stream": False})
         reply = await self._request("POST", self.path, self._generate("a", 1) | {"stream": False, "logprobs": True})
         if "response" not in reply or reply.get("done") is not True:
@@ -102,7 +102,7 @@ class OllamaEngine(OpenAIEngine):
             "model": self._model,
             "prompt": prompt,
             "raw": True,
-            "truncate": False,  # else the front of what is too long goes, which is the family's own prefix token
+            "truncate": False,  # else Ollama cuts the front of a long prompt, and with it the family's own prefix token
             "shift": False,
             "keep_alive": self._keep_alive,
             "options": options,
@@ -130,10 +130,10 @@ class OllamaEngine(OpenAIEngine):
         return AnswerLines(self._url)
 
     def _refused(self, url: str, status: int, text: str) -> EngineUnavailableError | PromptRefusedError:
-        return self._absent(self._model) if status == 404 and self._model else status_error(url, status, text)
+        return self._model_missing(self._model) if status == 404 and self._model else status_error(url, status, text)
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
-        """Nothing: it computes one request at a time, and the next key would wait for it."""
+        """Does nothing: Ollama computes one request at a time, and the request of the next key would wait for the warm-up."""
 
     def capabilities(self) -> Capabilities:
         return Capabilities(

@@ -274,7 +274,7 @@ def status_error(url: str, status: int, body: str) -> EngineUnavailableError | P
             if place.hostname and "." in place.hostname:
                 told = told.replace(place.hostname, "the engine")
             refuses = f"refuses the request ({status})"
-            return PromptRefusedError(f"{url}: {refuses}: {message}", told=f"the engine {refuses}: {told}")
+            return PromptRefusedError(f"{url}: {refuses}: {message}", client_message=f"the engine {refuses}: {told}")
         case 401 | 403:
             return EngineUnavailableError(
                 f"{url}: refuses the credential ({status}): {message}; check the option 'api_key'"

@@ -1,6 +1,6 @@
-"""Who is in a pool, by what a directory announces, what checks find and how requests end: one :class:`.member.Member` for each replica.
+"""Which replicas are in a pool, by what a directory announces, what checks find and how requests end: one :class:`.member.Member` each.
 
-Pure: time is passed in, and every answer is a list of steps, which the shell does (:mod:`.replicas`). Routes and caches follow them, too.
+Pure: time is passed in, and the results are lists of steps, which :mod:`.replicas` carries out. Routes and caches follow these steps too.
 
 A directory is believed no further than it helps: what it does not say, or says wrongly, changes nothing that works.
 
@@ -10,7 +10,7 @@ A directory is believed no further than it helps: what it does not say, or says 
    requests and goes when those in flight have ended. If it is announced again meanwhile, it stays.
 3. *Bound*: a pool shrinks no faster than :mod:`foretype_backend.fleet.members.draining` allows, whatever is announced.
 4. *Identity*: a replica is its name and its address. Another address under the same name is another process, which joins before the
-   old one leaves; two of one name, or at one address, in one answer are one too many, and the one that is known already
+   old one leaves; if one answer has two replicas of one name, or two at one address, only the one that is known already
    is believed.
 """
 
@@ -39,7 +39,7 @@ from foretype_backend.fleet.members.rules import Likeness, MembershipRules
 _JOINS_AT_ONCE: Final = 16
 _SILENT_PAUSE_S: Final = 1.0
 _TRIES_PER_S: Final = 10
-"""Of all that do not answer: hundreds of them must not keep the gateway busy."""
+"""Checks of all silent replicas together: hundreds of silent replicas must not keep the gateway busy."""
 _MISFIT_PAUSE_S: Final = 30.0
 _SHOWN: Final = 256
 _KNOWN: Final = 4096
@@ -64,11 +64,11 @@ class MembershipStep(NamedTuple):
 
 
 class MembershipStatistics(NamedTuple):
-    """Where every known replica stands, and who is refused (no more than a few hundred), with the answer's age in seconds.
+    """The phase of every known replica, and the refused ones (no more than a few hundred), with the age of the last answer in seconds.
 
     Attributes:
         refused: those of the last answer, and those that did not pass their check.
-        refusals: how many by reason, whether shown or not.
+        refusals: how many were refused, by reason, also beyond those in `refused`.
         failure: why the last question got no answer; "" where it did.
         answers, failures: since the start.
         held_back: times that rule 3 kept a replica.
@@ -100,7 +100,7 @@ class Membership:
     """See the module.
 
     Args:
-        listed: regions by name, of replicas that a list names: members from the start, of whom no directory says anything.
+        listed: region of each replica that the configuration lists, by name: these are members from the start, and no directory speaks of them.
         now: seconds, as in every call.
     """
 
@@ -131,16 +131,16 @@ class Membership:
         return f"<Membership: {members} members of {len(self._members)}>"
 
     def narrow(self, takes: Callable[[str], bool]) -> None:
-        """Before the first answer: of what is announced, only these revisions are this pool's."""
+        """Take only replicas of these revisions into the pool. To be called before the first answer."""
         self._rules = replace(self._rules, takes=takes)
 
-    def made_for(self, block_tokens: int) -> None:
-        """Prompts are made for caches of such blocks: who has others is not asked."""
+    def require_block_tokens(self, block_tokens: int) -> None:
+        """Prompts are made for caches with blocks of this size: a replica with another size gets no requests."""
         self._rules = replace(self._rules, block_tokens=block_tokens)
 
-    # What is heard
+    # Answers of a directory
 
-    def heard(self, answer: DirectoryAnswer, now: float) -> None:
+    def directory_answered(self, answer: DirectoryAnswer, now: float) -> None:
         """A directory has answered."""
         counts = self._counts
         counts.answers, counts.failure, counts.answered_s, counts.left_out = counts.answers + 1, "", now, 0
@@ -150,7 +150,7 @@ class Membership:
         for member in list(self._members.values()):
             if not member.opened and (member.announced.name, member.announced.address) not in places:
                 self._forget(member)
-        # A known one comes first: of two that claim one name or address, it is believed.
+        # Known replicas come first: of two that claim one name or address, the known one is believed.
         for one in sorted(replicas, key=lambda one: ((one.name, one.address) not in self._by_place, one)):
             key = self._by_place.get((one.name, one.address))
             if one.name in names or one.address in addresses:
@@ -164,7 +164,7 @@ class Membership:
             if unfit is not None:
                 refused.append(RefusedEntry(one.name, *unfit))
                 if key is not None and self._members[key].opened:
-                    seen.add(key)  # what it was announced as before is what it was checked for
+                    seen.add(key)  # it was checked as what it was announced as before
                 continue
             names.add(one.name)
             addresses.add(one.address)
@@ -172,7 +172,7 @@ class Membership:
                 key = self._new(one, now)
             if key is not None:
                 seen.add(key)
-                self._told(self._members[key], one)
+                self._update_announced(self._members[key], one)
         spared = {one.name for one in answer.refused}
         for key, member in list(self._members.items()):
             if key in seen:
@@ -183,21 +183,21 @@ class Membership:
                 member.absent += 1
         counts.refused = tuple(refused)
 
-    def unheard(self, reason: str) -> None:
-        """A directory is away, or what it says is no answer: everything stays as it is."""
+    def directory_failed(self, reason: str) -> None:
+        """A directory is away, or its answer cannot be read: everything stays as it is."""
         self._counts.failures += 1
         self._counts.failure = reason
 
     # What checks and requests find
 
     def answered(self, member: Member, identity: ReplicaIdentity, process: float | None) -> str:
-        """It was started or checked: how it differs from what it should be; "" where it does not."""
+        """A replica was started or checked. Returns how it differs from what it should be; "" where it does not."""
         member.started = True
         member.proven = member.proven and member.process == process
         return self._likeness.unlike(member.revision, identity)
 
     def asked_canary(self, member: Member, *, passed: bool) -> None:
-        """It answered what every replica of this pool has to know, or not."""
+        """The canary was asked: whether the replica answered as every replica of this pool has to."""
         member.proven = passed
 
     def passed(
@@ -218,7 +218,7 @@ class Membership:
             return [MembershipStep(MembershipAct.EXIT, member.name, reason)]
         if member.came or member.listed:
             return []
-        self._closes(member)
+        self._count_closed(member)
         member.phase, member.why, member.reason = Phase.QUARANTINED, why, reason
         silent = sum(
             one.phase is Phase.QUARANTINED and one.why is RefusalReason.SILENT for one in self._members.values()
@@ -230,19 +230,19 @@ class Membership:
         return [MembershipStep(MembershipAct.REFUSE, member.name)]
 
     def fault(self, member: Member, fault: Fault, reason: str, now: float) -> list[MembershipStep]:
-        """A request failed on it."""
+        """A request failed on a replica."""
         if self._has_left(member) or not member.health.fault(fault, reason, now):
             return []
         return [MembershipStep(MembershipAct.EXIT, member.name, reason)]
 
     def _has_left(self, member: Member) -> bool:
-        """Whether it is another process that has its name now, or nobody."""
+        """Whether the member's name belongs to another process now, or to none."""
         return self._members.get(member.name) is not member
 
     # What follows
 
     def turn(self, now: float) -> list[MembershipStep]:
-        """What is to be done now."""
+        """The steps that are due now."""
         steps: list[MembershipStep] = []
         for member in self._members.values():
             if member.phase is Phase.JOINING and member.health.in_service:
@@ -251,7 +251,7 @@ class Membership:
         for name, member in list(self._members.items()):
             if member.phase is Phase.JOINING and member.is_gone:
                 steps.append(MembershipStep(MembershipAct.LEAVE, name, "it is not announced any more"))
-                self._closes(member)
+                self._count_closed(member)
                 self._forget(member)
             elif member.phase is Phase.DRAINING:
                 if not member.wants_out:
@@ -298,13 +298,13 @@ class Membership:
     # Questions
 
     def weight(self, name: str) -> float:
-        """Its share of requests beside the others."""
+        """The weight of a replica, by which requests are shared out."""
         member = self._members.get(name)
         return 1.0 if member is None else member.announced.weight
 
     @property
     def outages(self) -> int:
-        """Times that a replica was taken out of service, of those that have left, too."""
+        """How often a replica was taken out of service, including replicas that have left."""
         return self._outages + sum(one.health.outages for one in self._members.values() if one.opened)
 
     @property
@@ -337,10 +337,10 @@ class Membership:
             now - counts.answered_s,
         )
 
-    # Who is known
+    # Known replicas
 
     def _new(self, one: Announced, now: float) -> str | None:
-        """The name of a new one; None where far more are announced than anybody has."""
+        """Add an announced replica and return its name; None where far more are announced than anybody has."""
         if len(self._members) >= _KNOWN:
             self._counts.left_out += 1
             return None
@@ -353,11 +353,11 @@ class Membership:
         return key
 
     def _put(self, name: str, announced: Announced, now: float, **fields: Any) -> None:
-        """One that is not opened yet, in the place of whoever was of that name."""
+        """Store a member that is not opened yet, in place of any other of that name."""
         health = HealthMonitor(self._health, now)
         self._members[name] = Member(name=name, announced=announced, health=health, **fields)
 
-    def _told(self, member: Member, one: Announced) -> None:
+    def _update_announced(self, member: Member, one: Announced) -> None:
         ready = one.state is ReplicaState.READY and one.weight > 0
         changed = (one.model, one.revision) != (member.announced.model, member.announced.revision)
         member.announced = one
@@ -370,15 +370,15 @@ class Membership:
                 member.phase, member.tried_s = Phase.WAITING, -math.inf
 
     def _left(self, member: Member, now: float) -> None:
-        """It has left; while it is announced it stays known, and does not join again before it is announced as ready."""
-        self._closes(member)
+        """A member has left. While it is announced it stays known, and does not join again before it is announced as ready."""
+        self._count_closed(member)
         if member.absent:
             self._forget(member)
         else:
             self._put(member.name, member.announced, now, tried_s=member.tried_s)
 
-    def _closes(self, member: Member) -> None:
-        """Its engine is let go."""
+    def _count_closed(self, member: Member) -> None:
+        """A member's engine is closed."""
         self._outages += member.health.outages
         others = (one for one in self._members.values() if one.opened and one is not member)
         if all(one.revision != member.revision for one in others):

@@ -105,12 +105,12 @@ class Roster:
         try:
             answer = await self._source.ask()
         except DirectoryError as error:
-            self._membership.unheard(str(error))
+            self._membership.directory_failed(str(error))
             if not self._told_failure:
                 _log.warning("the directory of replicas is not believed, those that serve go on: %s", error)
             self._told_failure = str(error)
             return
-        self._membership.heard(answer, self._clock())
+        self._membership.directory_answered(answer, self._clock())
         if self._told_failure:
             _log.info("the directory of replicas answers again")
         self._told_failure = ""

@@ -25,30 +25,30 @@ from foretype_backend.fleet.members.announced import (
 )
 
 _MOST_BYTES: Final = 4 << 20
-"""A thousand replicas are a third of a megabyte."""
+"""Largest answer; a thousand replicas take a third of a megabyte."""
 
 
 class Source(Protocol):
     async def ask(self) -> DirectoryAnswer:
-        """The replicas now. Raises DirectoryError: it is away, or says what is no answer."""
+        """The replicas now. Raises DirectoryError: the source is away, or its answer cannot be read."""
         ...
 
     async def rollout(self) -> AnnouncedRollout | None:
-        """Which revisions are asked; None where nobody says. Raises DirectoryError."""
+        """Which revisions get requests; None if the source does not say. Raises DirectoryError."""
         ...
 
     async def close(self) -> None: ...
 
 
 Records = Callable[[str], Awaitable[list[tuple[str, int]]]]
-"""A name to addresses with their ports; raises OSError."""
+"""Resolves a name to addresses with their ports; raises OSError."""
 
 
 class DnsSource:
-    """The addresses of a headless service. A replica is named by its address, since DNS tells no other name.
+    """The addresses of a headless service. A replica is named by its address, since DNS has no other name for it.
 
     Args:
-        find: addresses and ports; the resolver of the system, or DNS itself for SRV records.
+        find: resolves the name; by default the system's resolver, or for SRV records DNS itself.
     """
 
     def __init__(self, config: DiscoveryConfig, find: Records | None = None) -> None:
@@ -86,7 +86,7 @@ def _addresses(port: int) -> Records:
 
 
 async def _services(name: str) -> list[tuple[str, int]]:
-    """By SRV records, which the resolver of the system does not ask for."""
+    """Resolves a name by SRV records, which the system's resolver does not ask for."""
     import dns.asyncresolver
     import dns.exception
 
@@ -130,10 +130,9 @@ class FileSource:
 
 
 class HttpSource:
-    """A directory. What it says is kept with its ETag, so that an unchanged answer costs no more than a head.
+    """A directory. Its last answer is kept with the ETag, so that an unchanged answer costs no more than a response's head.
 
-    Args:
-        pool: of this gateway, by the label of that name.
+    Only replicas whose label `pool` is the configured pool are taken.
     """
 
     def __init__(self, config: DiscoveryConfig) -> None:
@@ -164,7 +163,7 @@ class HttpSource:
             await client.aclose()
 
     async def _get(self, url: str) -> bytes | None:
-        """None where there is no such thing."""
+        """The body of the answer; None for 404."""
         if self._client is None:
             tls = trusted() if self._url.startswith("https://") else False
             self._client = httpx.AsyncClient(timeout=self._timeout_s, trust_env=False, verify=tls)
@@ -173,7 +172,7 @@ class HttpSource:
         if tag:
             headers["If-None-Match"] = tag
         try:
-            if self._token_file is not None:  # read each time: what mounts it renews it
+            if self._token_file is not None:  # read each time, because the file is renewed while the gateway runs
                 headers["Authorization"] = f"Bearer {self._token_file.read_text('ascii').strip()}"
             async with (
                 asyncio.timeout(self._timeout_s),
