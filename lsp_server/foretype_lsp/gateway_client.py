@@ -163,8 +163,6 @@ class GatewayClient:
         status, session, flow = self._parts.status, client.session, client.flow.status()
         if flow.state is FlowState.PAUSED:
             status.lost(f"the gateway asked for a pause: {flow.detail or 'it is busy'}")
-        elif flow.state is FlowState.SPARED:
-            status.lost(f"nothing is asked unasked: {flow.detail} (this machine's own suggestions stay)")
         elif session.connected and session.profile is not None:
             if client.assemblers.error:
                 status.lost(client.assemblers.error)

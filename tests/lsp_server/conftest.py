@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
@@ -23,6 +24,7 @@ class ScriptedFlow:
     told: list = field(default_factory=list)
     asked: list = field(default_factory=list)
     cancelled: int = 0
+    why_spared: Any = None
 
     def document_opened(self, snapshot):
         self.told.append(("opened", snapshot.text))
@@ -70,6 +72,9 @@ class ScriptedFlow:
 
     def explain(self, id=None):
         return {"id": id or "last", "origin": Origin.CACHE, "plan": None} if id != "unknown" else None
+
+    def spared(self):
+        return self.why_spared
 
     def status(self):
         return FlowStatus(FlowState.READY, "", len(self.asked), 3, 0, 2, 0, 0, 0.75, 12.5, 40.0, {}, 0)

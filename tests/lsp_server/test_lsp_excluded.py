@@ -64,6 +64,17 @@ async def test_one_long_line_is_silent_by_itself_and_says_so(client: Any) -> Non
     assert client.server.status.status.detail == "none in a.py: the line is very long"
 
 
+async def test_a_machine_that_is_spared_is_told_while_it_is(client: Any) -> None:
+    client.open(CODE)
+    client.server.status.connected("a model")
+    client.flow.why_spared = "the battery saver is on"
+    await asks(client, 0)
+    assert client.server.status.status.detail == "only when you ask: the battery saver is on"
+    client.flow.why_spared = None
+    await asks(client, 0)
+    assert client.server.status.status.detail == ""
+
+
 @pytest.mark.parametrize("options", [{"excludedGlobs": ["**/a.py"]}, {"enable": {"python": False}}])
 async def test_options_leave_out_what_is_open_and_let_it_in_again(client: Any, options: Any) -> None:
     client.open(CODE)

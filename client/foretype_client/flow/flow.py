@@ -47,6 +47,7 @@ from foretype_client.flow.suggestion import (
     SelectedCompletion,
     Suggestion,
 )
+from foretype_client.policy.machine import Spared
 from foretype_client.policy.trigger import Policy, SkipReason, Trigger
 from foretype_client.ports import Clock, Gateway
 from foretype_client.sources.all_sources import Sources
@@ -288,6 +289,10 @@ class CompletionFlow:
         """What the suggestion `id`, or the last one, was made from (:meth:`foretype_client.flow.explaining.Explanations.of`)."""
         return self._explanations.of(id)
 
+    def spared(self) -> Spared | None:
+        """Why typing asks the gateway nothing now; None where it does."""
+        return self._shared.policy.spared(self.clock())
+
     def status(self) -> FlowStatus:
         state, detail = FlowState.READY, ""
         if self._closed:
@@ -298,7 +303,7 @@ class CompletionFlow:
             state = FlowState.STARTING
         elif self._deciding.paused(self.clock()):
             state = FlowState.PAUSED
-        elif (spared := self._shared.policy.spared(self.clock())) is not None:
+        elif (spared := self.spared()) is not None:
             state, detail = FlowState.SPARED, spared.value
         requests = self._shared.requests
         return self._tally.status(

@@ -146,7 +146,11 @@ class Suggestions:
         documents, flow = self._documents, self._documents.flow
         held, position = documents.find(request.text_document.uri), request.position.position
         obstacle = None if held is None else documents.obstacle(held) or held.excluded_at(position)
-        self._status.asked(f"none in {PurePath(held.file).name}: {obstacle}" if held and obstacle else "")
+        if held is not None and obstacle is not None:
+            self._status.asked(f"none in {PurePath(held.file).name}: {obstacle}")
+        else:
+            spared = None if flow is None else flow.spared()
+            self._status.asked(f"only when you ask: {spared}" if spared else "")
         if held is None or flow is None or obstacle is not None:
             self.counts["answered"] += 1
             return None
