@@ -12,11 +12,10 @@ import msgspec
 import typer
 from foretype_context.terminal import console
 from foretype_wire.credentials import allowed_in_clear
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import EvalError, GateInputError
+from foretype_eval.console import print_json, progress_bars
+from foretype_eval.errors import GateInputError
 from foretype_eval.gate.sides import Data, Progress, Side, fim_run, replay_run, side_of, system_of
 from foretype_eval.gate.verdict import LEVEL, MARGINS, MetricVerdict, deciding, judge_fim, judge_replay
 from foretype_eval.gateway_options import TokenFile, read_token
@@ -59,29 +58,26 @@ def gate(
 ) -> None:
     """Say whether the candidate is as good as the baseline. Ends with 0 where it is, with 1 where it is not or nobody can tell."""
     token, clear = read_token(token_file), allowed_in_clear(os.environ)
-    try:
-        data = Data(
-            fim=fim,
-            limit=limit,
-            execute=execute,
-            max_tokens=max_tokens,
-            replay=replay,
-            commits=int(commits) if commits.isdigit() else commits,
-            system=system or "network",
-            latency_trace=latency_trace,
-            seed=seed,
-        )
-        margins = _margins(margin or [])
-        sides = (
-            side_of("--baseline", baseline, layout=baseline_layout, token=token, clear=clear),
-            side_of("--candidate", candidate, layout=candidate_layout, token=token, clear=clear),
-        )
-        with contextlib.ExitStack() as stack:
-            folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretype-gate-")))
-            progress = stack.enter_context(progress_bars())
-            verdicts = _verdicts(sides, data, margins, system, folder, progress)
-    except (EvalError, GatewayGoneError, OSError) as error:
-        fail(str(error))
+    data = Data(
+        fim=fim,
+        limit=limit,
+        execute=execute,
+        max_tokens=max_tokens,
+        replay=replay,
+        commits=int(commits) if commits.isdigit() else commits,
+        system=system or "network",
+        latency_trace=latency_trace,
+        seed=seed,
+    )
+    margins = _margins(margin or [])
+    sides = (
+        side_of("--baseline", baseline, layout=baseline_layout, token=token, clear=clear),
+        side_of("--candidate", candidate, layout=candidate_layout, token=token, clear=clear),
+    )
+    with contextlib.ExitStack() as stack:
+        folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretype-gate-")))
+        progress = stack.enter_context(progress_bars())
+        verdicts = _verdicts(sides, data, margins, system, folder, progress)
     whole = deciding(verdicts)
     if as_json:
         print_json(

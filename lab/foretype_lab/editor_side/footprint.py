@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import psutil
 from foretype_client.private_gateway.finding import find_gateway
 from foretype_eval.errors import LspGoneError
@@ -40,48 +39,39 @@ main()
 _MIB: Final = 1 << 20
 
 
-class FootprintOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
-
-    Attributes:
-        imports: interpreters that import the language server.
-        settle_s: silence after the first suggestion, before memory and idling are looked at.
-        idle_s: how long idling is watched; 0 leaves it, and the memory, out.
-    """
-
-    imports: int = 10
-    settle_s: float = 10.0
-    idle_s: float = 20.0
-
-
 class _Processes(NamedTuple):
     server: psutil.Process
     gateway: list[psutil.Process]  # and the engine, which is its child
 
 
-async def measure_footprint(options: FootprintOptions) -> dict[str, Any]:
+async def measure_footprint(*, imports: int, settle_s: float, idle_s: float) -> dict[str, Any]:
     """The report: `import_ms`, `import_cpu_ms`, `memory_mib`, `idle_ms_per_s`; what was left out is missing.
+
+    Args:
+        imports: interpreters that import the language server.
+        settle_s: silence after the first suggestion, before memory and idling are looked at.
+        idle_s: how long idling is watched; 0 leaves it, and the memory, out.
 
     Raises:
         LspGoneError: the language server ended; or no gateway registered itself.
         TimeoutError: no suggestion came.
     """
     report: dict[str, Any] = {}
-    if options.imports:
-        taken = [await asyncio.to_thread(_import_ms) for _ in range(options.imports)]
+    if imports:
+        taken = [await asyncio.to_thread(_import_ms) for _ in range(imports)]
         for name, values in zip(("import_ms", "import_cpu_ms"), zip(*taken, strict=True), strict=True):
             report[name] = percentiles(values)._asdict()
-    if options.idle_s:
+    if idle_s:
         async with _running() as processes:
-            await asyncio.sleep(options.settle_s)
+            await asyncio.sleep(settle_s)
             server, gateway = [processes.server], processes.gateway
             report["memory_mib"] = {"server": _resident(server), "gateway": _resident(gateway)}
             before = _used_s(server), _used_s(gateway)
-            await asyncio.sleep(options.idle_s)
+            await asyncio.sleep(idle_s)
             after = _used_s(server), _used_s(gateway)
             names = ("server", "gateway")
             report["idle_ms_per_s"] = {
-                name: round((end - begin) * 1e3 / options.idle_s, 2)
+                name: round((end - begin) * 1e3 / idle_s, 2)
                 for name, begin, end in zip(names, before, after, strict=True)
             }
     return report
