@@ -30,13 +30,14 @@ from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.syntax.languages import language_of
+from foretype_eval.fim.grade import harms
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_models.artifacts import digest_file
 from foretype_wire.messages import Delta, Finish
 from rich.table import Table
 
 from foretype_lab.corpus.store import Store
-from foretype_lab.quality.behaviour import harms, loops, taken
+from foretype_lab.quality.behaviour import loops, taken
 
 KINDS: Final = ("next_line", "rest_of_line")
 AIMS: Final = {
