@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from foretype_context.prompt.profile import Profile
 from foretype_eval.cli import bench
-from foretype_eval.errors import LspGoneError
+from foretype_eval.errors import EvalError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.latency.cli import run_latency
 from foretype_eval.latency.lsp_client import LspClient
@@ -117,8 +117,8 @@ async def test_requests_of_the_server_are_answered() -> None:
 
 async def test_a_request_to_a_server_that_has_ended_fails_with_its_last_words() -> None:
     server = await LspClient.start(["sh", "-c", "echo out of cheese >&2; exit 3"])
-    with pytest.raises(LspGoneError, match="cheese"):
+    with pytest.raises(EvalError, match="cheese"):
         await server.request("initialize", {})
-    with pytest.raises(LspGoneError, match="cheese"):
+    with pytest.raises(EvalError, match="cheese"):
         await server.request("shutdown", None)
     await server.stop()

@@ -15,7 +15,7 @@ from foretype_wire.credentials import allowed_in_clear
 from rich.table import Table
 
 from foretype_eval.console import print_json, progress_bars
-from foretype_eval.errors import GateInputError
+from foretype_eval.errors import EvalError
 from foretype_eval.gate.sides import Data, Progress, Side, fim_run, replay_run, side_of, system_of
 from foretype_eval.gate.verdict import LEVEL, MARGINS, MetricVerdict, deciding, judge_fim, judge_replay
 from foretype_eval.gateway_options import TokenFile, read_token
@@ -110,7 +110,7 @@ def _verdicts(
     if len(runs) == len(sides):  # there is nothing left to measure, whatever the options name
         by_fim, by_replay = bool(runs[0].fim), bool(runs[0].replay)
     if not by_fim and not by_replay:
-        raise GateInputError("give --fim FILE, --replay REPO or both: nothing was measured yet")
+        raise EvalError("give --fim FILE, --replay REPO or both: nothing was measured yet")
     verdicts: list[MetricVerdict] = []
     if by_fim:
         first, second = (fim_run(side, data, folder / f"{side.option[2:]}-fim", progress=progress) for side in sides)
@@ -123,7 +123,7 @@ def _verdicts(
 
 
 def _margins(given: list[str]) -> dict[str, float]:
-    """The margins, with those that are given in place. Raises GateInputError."""
+    """The margins, with those that are given in place. Raises EvalError."""
     margins = dict(MARGINS)
     for one in given:
         metric, _, share = one.partition("=")
@@ -132,7 +132,7 @@ def _margins(given: list[str]) -> dict[str, float]:
         except ValueError:
             value = -1.0
         if metric not in margins or not 0 < value < 1:
-            raise GateInputError(
+            raise EvalError(
                 f"--margin {one}: METRIC=SHARE, where the metric is one of {', '.join(margins)} and the share between 0 and 1"
             )
         margins[metric] = value

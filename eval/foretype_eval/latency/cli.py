@@ -28,8 +28,7 @@ async def run_latency(
 
     Raises:
         GatewayGoneError, RequestRefusedError: the gateway cannot be reached, or refused a request.
-        LspGoneError, LspAnswerError: the language server ended, or answered with an error.
-        WorkloadError: there is no code here to type.
+        EvalError: there is no code here to type, or the language server ended or answered with an error.
     """
     figures = LatencyFigures()
     own = options.gateway.url is None and options.gateway.engine in {None, "embedded"}

@@ -18,7 +18,7 @@ async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any
 
     Raises:
         GatewayGoneError: the gateway cannot be reached or started.
-        WorkloadError: there is no code here to type.
+        EvalError: there is no code here to type.
     """
     places = cores() if options.pin else []
     both = len(places) > 1

@@ -68,7 +68,7 @@ async def run_scenario(name: str, options: ScenarioOptions, *, progress: Progres
 
     Raises:
         GatewayGoneError: the gateway cannot be started, or broke connections that it must not.
-        WorkloadError: there is no code here to type.
+        EvalError: there is no code here to type.
     """
     run = {
         "overload": _overload,

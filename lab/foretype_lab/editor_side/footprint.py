@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import psutil
 from foretype_client.private_gateway.finding import find_gateway
-from foretype_eval.errors import LspGoneError
+from foretype_eval.errors import EvalError
 from foretype_eval.gateway import stop_gateway
 from foretype_eval.latency.editor_bench import first_suggestion
 from foretype_eval.latency.lsp_client import LspClient
@@ -53,7 +53,7 @@ async def measure_footprint(*, imports: int, settle_s: float, idle_s: float) -> 
         idle_s: how long idling is watched; 0 leaves it, and the memory, out.
 
     Raises:
-        LspGoneError: the language server ended; or no gateway registered itself.
+        EvalError: the language server ended; or no gateway registered itself.
         TimeoutError: no suggestion came.
     """
     report: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def _import_ms() -> tuple[float, float]:
     """By the clock, and of processor time."""
     ran = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=False)
     if ran.returncode:
-        raise LspGoneError(f"the language server cannot be imported: {ran.stderr.strip()[-300:]}")
+        raise EvalError(f"the language server cannot be imported: {ran.stderr.strip()[-300:]}")
     wall_ms, cpu_ms = map(float, ran.stderr.splitlines()[-1].split())
     return wall_ms, cpu_ms
 
@@ -96,7 +96,7 @@ async def _running() -> AsyncGenerator[_Processes]:
             await first_suggestion(server)
             record = await find_gateway(Path(folder))
             if record is None:
-                raise LspGoneError("a suggestion came, and no gateway is registered")
+                raise EvalError("a suggestion came, and no gateway is registered")
             gateway = psutil.Process(record.pid)
             yield _Processes(psutil.Process(server.pid), [gateway, *gateway.children(recursive=True)])
         finally:

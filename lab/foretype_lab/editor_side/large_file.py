@@ -38,7 +38,7 @@ async def measure_large_file(*, files: int, lines: int, keys: int, rest_s: float
         rest_s: between opening a file and its first key.
 
     Raises:
-        GatewayGoneError, LspGoneError: a process ended, or did not start.
+        GatewayGoneError, EvalError: a process ended, or did not start.
         OSError: there are no source files to open.
     """
     figures = LatencyFigures()

@@ -9,7 +9,7 @@ from typing import Final
 
 from foretype_backend.admission.outcomes import CODES, FINISHES, HTTP_STATUS, Reason
 
-from foretype_lab.errors import UndocumentedError
+from foretype_lab.errors import LabError
 from foretype_lab.reference.commands import commands_page
 from foretype_lab.reference.documented import described
 from foretype_lab.reference.metrics import metrics_page
@@ -59,7 +59,7 @@ def _packages(room: Path) -> Iterator[tuple[str, str]]:
             continue
         text = ast.get_docstring(ast.parse(path.read_text("utf-8")))
         if not text:
-            raise UndocumentedError(f"{folder}/__init__.py does not say what its folder holds")
+            raise LabError(f"{folder}/__init__.py does not say what its folder holds")
         yield folder, " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|")
 
 

@@ -122,7 +122,7 @@ def section(title: str, prefix: str, cls: type, *, head: str = "setting") -> str
 
 
 def rows_of(cls: type) -> list[Documented]:
-    """The fields that are written in a table of that class; other tables in it are not among them. Raises UndocumentedError."""
+    """The fields that are written in a table of that class; other tables in it are not among them. Raises LabError."""
     skip = _NAMED_BY_ENGINE if cls in {engine for _, _, engine in _ENGINES} else ()
     return [row for row in documented(cls) if row.name not in skip and not _is_table(row)]
 
