@@ -19,6 +19,11 @@ def print_json(value: dict[str, Any]) -> None:
     say_json(value, indent=2)
 
 
+def tell(result: dict[str, Any], shown: Callable[[dict[str, Any]], object], *, as_json: bool) -> None:
+    """A command's result: as JSON, or as `shown` prints it for people."""
+    (print_json if as_json else shown)(result)
+
+
 def fail(message: str) -> NoReturn:
     """Say what is wrong and what to do, and leave with status 2."""
     # Unwrapped: a path that is cut in two cannot be copied.

@@ -35,10 +35,10 @@ def behave(
     from foretype_lab.quality import behave as measuring
 
     wanted = None if languages is None else tuple(filter(None, languages.split(",")))
-    options = measuring.BehaveOptions(model=model, store=store, cuts=cuts, languages=wanted, layout=layout)
     try:
         with progress_bars() as progress:
-            result = asyncio.run(measuring.measure(options, progress=progress))
+            work = measuring.measure(model, store, cuts=cuts, languages=wanted, layout=layout, progress=progress)
+            result = asyncio.run(work)
     except (ForetypeError, OSError) as error:
         raise fail(str(error)) from error
     if as_json:

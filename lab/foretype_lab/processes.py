@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final, cast
 
-from foretype_lab.errors import RepositorySourceError
+from foretype_lab.errors import LabError
 
 _LAB: Final = str(Path(__file__).parents[1])
 _PORTS: Final = range(20_000, 32_000)
@@ -25,11 +25,11 @@ def environment() -> dict[str, str]:
 
 
 def measured_apart(module: str, step: str, *arguments: object) -> dict[str, Any]:
-    """What `python -m module step …` prints on its last line, as JSON. Raises RepositorySourceError: it failed."""
+    """What `python -m module step …` prints on its last line, as JSON. Raises LabError: it failed."""
     command = [sys.executable, "-P", "-m", module, step, *map(str, arguments)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     if ran.returncode:
-        raise RepositorySourceError(f"step {step} ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}")
+        raise LabError(f"step {step} ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}")
     return cast("dict[str, Any]", json.loads(ran.stdout.splitlines()[-1]))
 
 

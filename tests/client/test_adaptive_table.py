@@ -14,7 +14,7 @@ from foretype_lab.corpus.store import Store, build_store
 from foretype_lab.corpus_table.build import build_table
 from foretype_lab.corpus_table.count import ORDERS, count_order
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of
-from foretype_lab.errors import TableBuildError as BuildError
+from foretype_lab.errors import LabError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,7 +148,7 @@ def test_any_flipped_byte_is_refused_or_harmless(
 
 def test_too_little_text_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     build_store([{"repo": "a", "path": "a.py", "text": "x = 1\n"}], tmp_path / "s")
-    with pytest.raises(BuildError, match="larger store"):
+    with pytest.raises(LabError, match="larger store"):
         build_table(Store(tmp_path / "s"), tmp_path / "t.ftt")
     assert not (tmp_path / "t.ftt").exists()
 

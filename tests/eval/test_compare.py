@@ -10,7 +10,7 @@ from eval.replay_rows import commit_row
 from foretype_eval.cli import app
 from foretype_eval.compare.paired import compare_runs
 from foretype_eval.compare.runs import load_run
-from foretype_eval.errors import RunFileError
+from foretype_eval.errors import EvalError
 from foretype_eval.replay.results import CommitRow
 from typer.testing import CliRunner
 
@@ -70,20 +70,20 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         (system, "no system"),
         (fim, "different kinds"),
     ):
-        with pytest.raises(RunFileError, match=message):
+        with pytest.raises(EvalError, match=message):
             compare_runs(load_run(replay), load_run(second))
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(RunFileError, match=r"no items\*\.jsonl"):
+    with pytest.raises(EvalError, match=r"no items\*\.jsonl"):
         load_run(empty)
     bad = write(tmp_path / "bad", [item(1, passed=True), {"id": 3}])
-    with pytest.raises(RunFileError, match=r"items\.jsonl:2: "):
+    with pytest.raises(EvalError, match=r"items\.jsonl:2: "):
         load_run(bad)
     (tmp_path / "bad" / "items-2.jsonl").write_text("{}")
-    with pytest.raises(RunFileError, match="several runs"):
+    with pytest.raises(EvalError, match="several runs"):
         load_run(bad)
     done = CliRunner().invoke(app, ["compare", str(empty), str(bad)])
     assert done.exit_code == 2

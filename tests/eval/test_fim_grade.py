@@ -77,8 +77,8 @@ def test_no_harm_counts_errors_against_the_file_with_its_hole() -> None:
     assert no_harm(hole, "")
     assert not no_harm(item_of("x = 1\n", "y = 2", "\nz = 3\n"), "y = ((2")
     assert error_nodes("x = 1\n") == 0
-    assert error_nodes("x = (1\n") > 0
-    assert error_nodes("x = '\ud800'\n") >= 0, "a lone surrogate does not stop the parser"
+    assert error_nodes("x = (1\n")
+    assert error_nodes("x = '\ud800'\n") is not None, "a lone surrogate does not stop the parser"
 
 
 def test_baselines_are_what_they_say(write_rows: Any, single_line_rows: Any) -> None:

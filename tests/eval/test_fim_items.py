@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_eval.errors import BenchmarkDataError
+from foretype_eval.errors import EvalError
 from foretype_eval.fim.items import StopRule, load_items
 
 
@@ -57,13 +57,13 @@ def test_santacoder_lines_get_the_newline_that_the_file_lacks(write_rows: Any, s
 def test_a_file_that_is_no_benchmark_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "data.jsonl"
     path.write_bytes(content)
-    with pytest.raises(BenchmarkDataError, match=r"data\.jsonl"):
+    with pytest.raises(EvalError, match=r"data\.jsonl"):
         load_items(path)
 
 
 def test_a_missing_field_is_named_with_its_line(write_rows: Any, single_line_rows: Any) -> None:
     del single_line_rows[2]["suffix"]
-    with pytest.raises(BenchmarkDataError, match=r"lines.jsonl:3: field 'suffix' is missing"):
+    with pytest.raises(EvalError, match=r"lines.jsonl:3: field 'suffix' is missing"):
         load_items(write_rows("lines.jsonl", single_line_rows))
 
 
@@ -71,22 +71,22 @@ def test_a_torn_gzip_is_refused(write_rows: Any, single_line_rows: Any, tmp_path
     whole = write_rows("lines.jsonl.gz", single_line_rows).read_bytes()
     torn = tmp_path / "torn.jsonl.gz"
     torn.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(BenchmarkDataError, match=r"torn.jsonl.gz"):
+    with pytest.raises(EvalError, match=r"torn.jsonl.gz"):
         load_items(torn)
     (tmp_path / "not.jsonl.gz").write_bytes(b"{}")
-    with pytest.raises(BenchmarkDataError):
+    with pytest.raises(EvalError):
         load_items(tmp_path / "not.jsonl.gz")
-    with pytest.raises(BenchmarkDataError, match="absent"):
+    with pytest.raises(EvalError, match="absent"):
         load_items(tmp_path / "absent.jsonl")
     assert gzip.decompress(whole)
 
 
 def test_ids_that_occur_twice_are_refused(write_rows: Any, single_line_rows: Any) -> None:
-    with pytest.raises(BenchmarkDataError, match="same id"):
+    with pytest.raises(EvalError, match="same id"):
         load_items(write_rows("lines.jsonl", [*single_line_rows, single_line_rows[0]]))
 
 
 def test_a_prompt_without_its_hole_is_refused(write_rows: Any, safim_rows: Any) -> None:
     safim_rows[0]["prompt"] = "n = 1"
-    with pytest.raises(BenchmarkDataError, match="placeholder"):
+    with pytest.raises(EvalError, match="placeholder"):
         load_items(write_rows("safim.jsonl", safim_rows))

@@ -2,7 +2,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from foretype_eval.errors import WorkloadError
+from foretype_eval.errors import EvalError
 from foretype_eval.latency.workload import sites
 
 LINE = "    result = compute(first, second)\n"
@@ -27,7 +27,7 @@ def test_files_that_would_not_fill_a_prompt_or_need_another_encoding_are_left_ou
     write(tmp_path, "umlaut.py", "# ä\n" + LINE * 400)
     write(tmp_path, "windows.py", LINE.replace("\n", "\r\n") * 400)
     write(tmp_path, "notes.txt", LINE * 400)
-    with pytest.raises(WorkloadError, match="no Python file"):
+    with pytest.raises(EvalError, match="no Python file"):
         next(sites(1, chars_above=3_000, chars_below=1_000, root=tmp_path))
 
 

@@ -44,14 +44,14 @@ def test_arrivals_are_bursts_and_pauses_and_the_same_for_the_same_seed() -> None
     assert gaps[len(gaps) // 2] < 0.6 * sum(gaps) / len(gaps), "the median gap is far below the mean, as measured"
 
 
-def test_percentiles_keep_three_digits_and_the_largest() -> None:
+def test_percentiles_are_milliseconds_and_have_the_largest() -> None:
     found = percentiles_ms([n / 1000 for n in range(1, 1001)])
     assert found["n"] == 1000
     assert found["p50"] == pytest.approx(500, rel=2e-3)
     assert found["p99"] == pytest.approx(990, rel=2e-3)
     assert found["max"] == pytest.approx(1000, rel=2e-3)
     assert percentiles_ms([])["p99"] is None
-    assert percentiles_ms([-1.0])["max"] == pytest.approx(0.001)
+    assert percentiles_ms([-1.0])["max"] == 0.0
 
 
 def test_shares_are_of_what_they_say() -> None:
@@ -217,7 +217,7 @@ class Silent:
 async def test_fairness_where_a_run_shows_no_text_says_so_and_counts_the_others() -> None:
     quiet: Any = Silent(1.0, None, 3.0, 2.0, None, 5.0)  # by turns alone, beside; beside, alone; alone, beside
     flood: Any = Silent()
-    near = partial(pytest.approx, abs=0.01)  # a histogram keeps three digits
+    near = partial(pytest.approx, abs=0.01)
     found = await fairness(quiet, flood, capacity=100, pairs=3, seconds=1, progress=lambda *_: None)
     assert found["moved_ms"] == [None, near(1.0), None] and found["moved_p99_ms"] == near(1.0)
     assert found["noise_ms"] == near(1.0)

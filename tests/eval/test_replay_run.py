@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from foretype_eval.cli import app
-from foretype_eval.errors import LatencyTraceError, RepositoryError
+from foretype_eval.errors import EvalError, RepositoryError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.arrivals import record_arrivals
@@ -143,7 +143,7 @@ def test_a_run_that_goes_on_saves_the_latencies_of_all_its_rows(repo: Path, tmp_
     (items,) = (tmp_path / "out").glob("items-*.jsonl")
     kept = [{k: v for k, v in json.loads(line).items() if k != "latencies"} for line in items.read_text().splitlines()]
     items.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    with pytest.raises(LatencyTraceError, match=r"2 rows .* give another --out"):
+    with pytest.raises(EvalError, match=r"2 rows .* give another --out"):
         run_replay(both, progress=quiet)
 
 
@@ -170,13 +170,13 @@ def test_a_half_written_row_is_made_again(repo: Path, tmp_path: Path) -> None:
     [
         ({"commits": "nothing..such"}, RepositoryError, "nothing..such"),
         ({"commits": 3, "suffixes": (".rs",)}, RepositoryError, "no commits"),
-        ({"simulate": True}, LatencyTraceError, "--latency-trace"),
+        ({"simulate": True}, EvalError, "--latency-trace"),
         (
             {"simulate": True, "save_trace": Path("x"), "latency_trace": Path("y")},
-            LatencyTraceError,
+            EvalError,
             "--simulate measures none",
         ),
-        ({"latency_trace": Path("/nowhere/trace.jsonl")}, LatencyTraceError, "/nowhere/trace.jsonl"),
+        ({"latency_trace": Path("/nowhere/trace.jsonl")}, EvalError, "/nowhere/trace.jsonl"),
     ],
 )
 def test_bad_input_names_what_is_wrong(
@@ -189,7 +189,7 @@ def test_bad_input_names_what_is_wrong(
 def test_a_broken_trace_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text('{"deltas_ms": [1], "done_ms": 2}\n{"deltas_ms": "x"}\n')
-    with pytest.raises(LatencyTraceError, match=r"trace\.jsonl:2: .*deltas_ms"):
+    with pytest.raises(EvalError, match=r"trace\.jsonl:2: .*deltas_ms"):
         LatencyTrace.load(path)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from foretype_eval.sandbox import Program, ProgramLimits, Sandbox, SandboxError, Status
+from foretype_eval.errors import EvalError
+from foretype_eval.sandbox import Program, ProgramLimits, Sandbox, Status
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are run on Linux and macOS only")
 
@@ -210,7 +211,7 @@ def test_no_folder_is_left_when_the_sandbox_is_closed(tmp_path: Path, monkeypatc
 
 
 def test_an_unopened_sandbox_says_what_to_do() -> None:
-    with pytest.raises(SandboxError, match="with Sandbox"):
+    with pytest.raises(EvalError, match="with Sandbox"):
         Sandbox().submit(Program("pass"))
 
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from foretype_lab.adapter import adapter_file, base, ends, holes, rows, train
 from foretype_lab.adapter.base import CONTROL, PAD
-from foretype_lab.adapter.network import Network
+from foretype_lab.adapter.network import MATRICES, Network
 from foretype_lab.corpus.store import Store, build_store
 from foretype_models.artifacts import digest_file
 from foretype_models.fetch.gguf_file import read_file
@@ -140,7 +140,7 @@ def reference(path: Path, ids: list[int]) -> Any:
 
     x = weights["token_embd.weight"][ids]
     for number in range(shape.layers):
-        part = {name: weights[f"blk.{number}.{name}.weight"] for name in (*train_names(), "attn_norm", "ffn_norm")}
+        part = {name: weights[f"blk.{number}.{name}.weight"] for name in (*MATRICES, "attn_norm", "ffn_norm")}
         held = norm(x, part["attn_norm"])
         q = rotated((held @ part["attn_q"].T).reshape(-1, heads, width))
         k = rotated((held @ part["attn_k"].T).reshape(-1, kv_heads, width)).repeat(heads // kv_heads, 1)
@@ -154,12 +154,6 @@ def reference(path: Path, ids: list[int]) -> Any:
         gate = held @ part["ffn_gate"].T
         x = x + (gate / (1 + np.exp(-gate)) * (held @ part["ffn_up"].T)) @ part["ffn_down"].T
     return norm(x, weights["output_norm.weight"]) @ weights["token_embd.weight"].T
-
-
-def train_names() -> tuple[str, ...]:
-    from foretype_lab.adapter.network import MATRICES
-
-    return MATRICES
 
 
 def test_a_network_that_learnt_nothing_says_what_the_base_says(base_file: Path, network: Network) -> None:

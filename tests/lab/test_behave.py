@@ -8,10 +8,11 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from foretype_eval.fim.grade import harms
 from foretype_lab import model_commands
 from foretype_lab.corpus.store import Store, build_store
 from foretype_lab.quality.behave import KINDS, Answer, Cut, cuts_of, judged
-from foretype_lab.quality.behaviour import harms, loops, taken
+from foretype_lab.quality.behaviour import loops, taken
 from foretype_models import artifacts
 from foretype_wire.messages import Finish
 from typer.testing import CliRunner

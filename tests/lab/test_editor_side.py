@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from foretype_lab.commands import bench
-from foretype_lab.editor_side.large_file import LargeFileOptions, measure_large_file
+from foretype_lab.editor_side.large_file import measure_large_file
 from typer.testing import CliRunner
 
 
@@ -21,7 +21,7 @@ def test_the_import_is_that_of_the_whole_language_server() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_each_file_has_one_first_key_and_the_others_after_it() -> None:
-    found = await measure_large_file(LargeFileOptions(files=2, lines=300, keys=4, rest_s=0.05))
+    found = await measure_large_file(files=2, lines=300, keys=4, rest_s=0.05)
     counts = {name: row["n"] for name, row in found.items() if name.endswith("_ms")}
     assert counts["open_ms"] == counts["first_key_ms"] == 2 and counts["key_ms"] == counts["change_ms"] == 6
     assert found["first_key_work_ms"]["p50"] > 0 and found["lines"] == 300

@@ -43,7 +43,9 @@ def test_the_source_list_names_nothing_that_must_not_be_trained_on() -> None:
     projects = {sources.normalise(name) for name in plan.projects}
     others = sources.listed(plan) | {commit.name for commit in plan.commits}
     assert plan.validation <= projects | others
-    assert len(plan.validation) >= 15
+    assert len(plan.validation) >= 20
+    assert not any(NEVER.refuses_project(item.name) for item in plan.commits)
+    assert all(NEVER.refuses_project(item.name) for item in plan.never_train)
 
 
 SECRET = "\n".join(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from foretype_lab.errors import UndocumentedError
+from foretype_lab.errors import LabError
 from foretype_lab.reference.documented import documented, linked
 from foretype_lab.reference.pages import PAGES
 
@@ -68,12 +68,12 @@ def test_a_field_is_shown_with_its_default_or_what_counts_without_a_value() -> N
 
 
 def test_a_field_that_nobody_describes_is_named() -> None:
-    with pytest.raises(UndocumentedError, match=r"Silent does not say what untold is"):
+    with pytest.raises(LabError, match=r"Silent does not say what untold is"):
         documented(Silent)
 
 
 def test_a_description_without_its_field_is_named() -> None:
-    with pytest.raises(UndocumentedError, match=r"Chatty describes gone"):
+    with pytest.raises(LabError, match=r"Chatty describes gone"):
         documented(Chatty)
 
 

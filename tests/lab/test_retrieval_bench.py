@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from foretype_lab.commands import bench, evaluate
-from foretype_lab.errors import RepositorySourceError
+from foretype_lab.errors import LabError
 from foretype_lab.retrieval.repositories import File, Repository, load_repositories
 from foretype_lab.retrieval.sites import sites
 from typer.testing import CliRunner
@@ -64,12 +64,12 @@ def test_what_is_no_source_is_told(tmp_path: Path, content: bytes) -> None:
     for name in ("missing.jsonl.gz", "file.txt", "bad.jsonl.gz"):
         if name != "missing.jsonl.gz":
             (tmp_path / name).write_bytes(content)
-    with pytest.raises(RepositorySourceError):
+    with pytest.raises(LabError):
         list(load_repositories([tmp_path / "missing.jsonl.gz"]))
-    with pytest.raises(RepositorySourceError, match="expected a repository"):
+    with pytest.raises(LabError, match="expected a repository"):
         list(load_repositories([tmp_path / "file.txt"]))
     if content:
-        with pytest.raises(RepositorySourceError, match="no shard"):
+        with pytest.raises(LabError, match="no shard"):
             list(load_repositories([tmp_path / "bad.jsonl.gz"]))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from foretype_lab.adapter.ship import ship
-from foretype_lab.errors import ExportError
+from foretype_lab.errors import LabError
 from foretype_models import artifacts
 from foretype_models.fetch import place
 
@@ -70,6 +70,6 @@ def test_one_that_cannot_serve_is_refused_and_nothing_changes(
     folder: Path, said: dict[str, str], sentence: str
 ) -> None:
     before = sorted(path.name for path in folder.iterdir()), (folder / "index.json").read_text()
-    with pytest.raises(ExportError, match=f"{sentence}.*nothing was changed"):
+    with pytest.raises(LabError, match=f"{sentence}.*nothing was changed"):
         ship(adapter(folder, **said), folder)
     assert (sorted(path.name for path in folder.iterdir()), (folder / "index.json").read_text()) == before

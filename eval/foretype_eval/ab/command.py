@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from foretype_backend.errors import ExperimentInputError
 from foretype_backend.experiments.assign import Design
 from foretype_backend.experiments.rows import METRICS
 from foretype_backend.experiments.verdict import AbOptions, analyse
@@ -17,7 +16,7 @@ from rich.table import Table
 from foretype_eval.ab.rows import load_rows
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.ab.stored import stored_rows
-from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.console import fail, progress_bars, tell
 
 
 def ab(
@@ -47,42 +46,34 @@ def ab(
     seed: Annotated[int, typer.Option(help="With --simulate.")] = 0,
 ) -> None:
     """Compare two variants, or say why they cannot be compared; `--simulate` shows how often that errs."""
-    try:
-        if simulated:
-            world = World(users=users, days=days, pre_days=days)
-            with progress_bars() as progress:
-                result = simulate(
-                    world,
-                    experiments=experiments,
-                    alpha=alpha,
-                    seed=seed,
-                    lifts=lift or (0.0, 0.05, 0.10, 0.15, 0.20),
-                    progress=progress,
-                )
-        elif (data is None) == (store is None):
-            fail("name a file of user-days, or give --store URL, or --simulate")
-        else:
-            options = AbOptions(
-                design=design,
-                metric=metric,
-                control=control,
-                treatment=treatment,
-                planned_days=planned_days,
+    if simulated:
+        world = World(users=users, days=days, pre_days=days)
+        with progress_bars() as progress:
+            result = simulate(
+                world,
+                experiments=experiments,
                 alpha=alpha,
-                salt=salt,
-                language=language,
+                seed=seed,
+                lifts=lift or (0.0, 0.05, 0.10, 0.15, 0.20),
+                progress=progress,
             )
-            first = None if since is None else since.date()
-            rows = load_rows(data) if data is not None else stored_rows(str(store), tenant=tenant, since=first)
-            result = analyse(rows, options)
-    except ExperimentInputError as error:
-        fail(str(error))
-    if as_json:
-        print_json(result)
-    elif simulated:
-        _print_simulation(result)
+    elif (data is None) == (store is None):
+        fail("name a file of user-days, or give --store URL, or --simulate")
     else:
-        _print(result)
+        options = AbOptions(
+            design=design,
+            metric=metric,
+            control=control,
+            treatment=treatment,
+            planned_days=planned_days,
+            alpha=alpha,
+            salt=salt,
+            language=language,
+        )
+        first = None if since is None else since.date()
+        rows = load_rows(data) if data is not None else stored_rows(str(store), tenant=tenant, since=first)
+        result = analyse(rows, options)
+    tell(result, _print_simulation if simulated else _print, as_json=as_json)
 
 
 def _print_simulation(result: dict[str, Any]) -> None:

@@ -11,8 +11,7 @@ from rich.table import Table
 
 from foretype_eval.compare.paired import compare_runs
 from foretype_eval.compare.runs import load_run
-from foretype_eval.console import fail, print_json
-from foretype_eval.errors import RunFileError
+from foretype_eval.console import print_json
 
 
 def compare(
@@ -22,10 +21,7 @@ def compare(
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Join two runs of `eval replay` or `eval fim` and print the paired differences, second less first."""
-    try:
-        result = compare_runs(load_run(first), load_run(second), seed=seed)
-    except RunFileError as error:
-        fail(str(error))
+    result = compare_runs(load_run(first), load_run(second), seed=seed)
     if as_json:
         print_json(result)
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from foretype_eval.compare.runs import Run
-from foretype_eval.errors import RunFileError
+from foretype_eval.errors import EvalError
 from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_eval.statistics import holm, mcnemar, paired_difference
@@ -30,36 +30,36 @@ def compare_runs(first: Run, second: Run, *, seed: int = 0) -> dict[str, Any]:
     """Differences second - first, system by system or measure by measure.
 
     Raises:
-        RunFileError: of different kinds, or over different items.
+        EvalError: of different kinds, or over different items.
     """
     if bool(first.fim) is not bool(second.fim):
-        raise RunFileError(f"{first.name} and {second.name} are runs of different kinds")
+        raise EvalError(f"{first.name} and {second.name} are runs of different kinds")
     return _fim(first, second, seed) if first.fim else _replay(first, second, seed)
 
 
 def joined(first: set[str], second: set[str], what: str) -> list[str]:
-    """Items of both runs. Raises RunFileError where they are too few."""
+    """Items of both runs. Raises EvalError where they are too few."""
     both = first & second
     least = min(len(first), len(second))
     if not both or len(both) < LEAST_JOINED * least:
-        raise RunFileError(f"only {len(both)} of {least} {what} are in both runs; run both over the same ones")
+        raise EvalError(f"only {len(both)} of {least} {what} are in both runs; run both over the same ones")
     return sorted(both)
 
 
 def joined_commits(first: Run, second: Run, system: str) -> tuple[list[CommitRow], list[CommitRow]]:
-    """Rows of one system for the commits of both runs, in the same order. Raises RunFileError: too few, or typed otherwise."""
+    """Rows of one system for the commits of both runs, in the same order. Raises EvalError: too few, or typed otherwise."""
     ours, theirs = first.of(system), second.of(system)
     commits = joined(set(ours), set(theirs), "commits")
     a, b = [ours[commit] for commit in commits], [theirs[commit] for commit in commits]
     if any(x.keys_without != y.keys_without for x, y in zip(a, b, strict=True)):
-        raise RunFileError(f"{system}: the same commits have other keystrokes; were other --suffix files typed?")
+        raise EvalError(f"{system}: the same commits have other keystrokes; were other --suffix files typed?")
     return a, b
 
 
 def _replay(first: Run, second: Run, seed: int) -> dict[str, Any]:
     names = [system for system in first.systems() if system in second.systems()]
     if not names:
-        raise RunFileError(f"no system is in both: {', '.join(first.systems())} and {', '.join(second.systems())}")
+        raise EvalError(f"no system is in both: {', '.join(first.systems())} and {', '.join(second.systems())}")
     systems: dict[str, Any] = {}
     for system in names:
         ours, theirs = first.of(system), second.of(system)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from foretype_eval.errors import RunFileError
+from foretype_eval.errors import EvalError
 from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow
 
@@ -31,13 +31,13 @@ def load_run(path: Path) -> Run:
     """Read an `items*.jsonl`, or the one in a folder.
 
     Raises:
-        RunFileError: nothing there, several files in a folder, or a line that is no row.
+        EvalError: nothing there, several files in a folder, or a line that is no row.
     """
     path = _file(path)
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise RunFileError(f"{path}: {error.strerror}; give the folder that --out named") from error
+        raise EvalError(f"{path}: {error.strerror}; give the folder that --out named") from error
     replay: dict[tuple[str, str], CommitRow] = {}
     fim: dict[str, GradedRow] = {}
     for number, line in enumerate(lines, start=1):
@@ -52,11 +52,11 @@ def load_run(path: Path) -> Run:
                 item = msgspec.convert(fields, GradedRow)
                 fim[item.id] = item
         except msgspec.DecodeError as error:
-            raise RunFileError(f"{path}:{number}: {error}; is this a file of `eval replay` or `eval fim`?") from error
+            raise EvalError(f"{path}:{number}: {error}; is this a file of `eval replay` or `eval fim`?") from error
     if not replay and not fim:
-        raise RunFileError(f"{path}: no rows")
+        raise EvalError(f"{path}: no rows")
     if replay and fim:
-        raise RunFileError(f"{path}: rows of a replay and of a benchmark in one file")
+        raise EvalError(f"{path}: rows of a replay and of a benchmark in one file")
     return Run(name=path.parent.name if path.name == "items.jsonl" else path.stem, replay=replay, fim=fim)
 
 
@@ -67,5 +67,5 @@ def _file(path: Path) -> Path:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise RunFileError(f"{path}: no items*.jsonl; give the folder that --out named")
-    raise RunFileError(f"{path}: several runs ({', '.join(each.name for each in found)}); name one of these files")
+        raise EvalError(f"{path}: no items*.jsonl; give the folder that --out named")
+    raise EvalError(f"{path}: several runs ({', '.join(each.name for each in found)}); name one of these files")

@@ -8,16 +8,13 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import BenchmarkDataError
+from foretype_eval.console import progress_bars, tell
 from foretype_eval.fim.ask import AskOptions
 from foretype_eval.fim.baselines import Baseline
 from foretype_eval.fim.run import FimOptions, run_fim
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
-from foretype_eval.sandbox import SandboxError
 
 
 def fim(
@@ -41,28 +38,22 @@ def fim(
     profile: ProfileFile = None,
 ) -> None:
     """Fill holes in programs, run their tests, report pass@1 and exact match with clustered intervals."""
-    try:
-        options = FimOptions(
-            data=data,
-            out=out,
-            limit=limit,
-            baseline=baseline,
-            layout=layout,
-            execute=execute,
-            check_references=check_references,
-            keep_text=keep_text,
-            seed=seed,
-            ask=AskOptions(max_tokens=max_tokens, post_process=post_process, parallel=parallel),
-            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
-        )
-        with progress_bars() as progress:
-            summary = asyncio.run(run_fim(options, progress=progress))
-    except (BenchmarkDataError, SandboxError, GatewayGoneError, OSError) as error:
-        fail(str(error))
-    if as_json:
-        print_json(summary)
-    else:
-        _print(summary)
+    options = FimOptions(
+        data=data,
+        out=out,
+        limit=limit,
+        baseline=baseline,
+        layout=layout,
+        execute=execute,
+        check_references=check_references,
+        keep_text=keep_text,
+        seed=seed,
+        ask=AskOptions(max_tokens=max_tokens, post_process=post_process, parallel=parallel),
+        gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
+    )
+    with progress_bars() as progress:
+        summary = asyncio.run(run_fim(options, progress=progress))
+    tell(summary, _print, as_json=as_json)
 
 
 def _print(summary: dict[str, Any]) -> None:

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-import tree_sitter_python
+from foretype_context.syntax.languages import parser_for
 from rapidfuzz.distance import Levenshtein
-from tree_sitter import Language, Node, Parser
 
 from foretype_eval.fim.items import Item
 from foretype_eval.sandbox import Program, ProgramResult, Sandbox
 
 _REPEAT_WINDOW_LINES: Final = 5
-_parser: Final = Parser(Language(tree_sitter_python.language()))
 
 
 class GradedRow(msgspec.Struct, kw_only=True):
@@ -66,26 +64,30 @@ def repeats(prefix: str, completion: str) -> bool:
     return lines[-1] in lines[-1 - _REPEAT_WINDOW_LINES : -1]
 
 
-def error_nodes(text: str) -> int:
-    """ERROR and MISSING nodes in tree-sitter's parse of a Python source."""
-    return sum(1 for _ in _faulty(_parser.parse(text.encode("utf-8", "replace")).root_node))
+def error_nodes(text: str, language: str = "python") -> int | None:
+    """ERROR and MISSING nodes of tree-sitter's tree; None for a language without a grammar here."""
+    parser = parser_for(language)
+    if parser is None:
+        return None
+    waiting = [parser.parse(text.encode("utf-8", "replace")).root_node]
+    found = 0
+    while waiting:
+        node = waiting.pop()
+        if node.has_error or node.is_missing:
+            found += node.is_error or node.is_missing
+            waiting += node.children
+    return found
 
 
-def _faulty(root: Node) -> Iterator[Node]:
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.is_error or node.is_missing:
-            yield node
-        if node.has_error:
-            stack.extend(node.children)
+def harms(before: str, said: str, after: str, language: str = "python") -> bool | None:
+    """Whether a file has more syntax errors with what was said than without it; None where nothing can tell."""
+    with_it, without = error_nodes(before + said + after, language), error_nodes(before + after, language)
+    return None if with_it is None or without is None else with_it > without
 
 
 def no_harm(item: Item, completion: str) -> bool | None:
-    """E(prefix + completion + suffix) <= E(prefix + suffix); None for languages other than Python."""
-    if item.language != "python":
-        return None
-    return error_nodes(item.filled(completion)) <= error_nodes(item.prefix + item.suffix)
+    """That it harms the file no more than its hole does; None for languages other than Python."""
+    return None if item.language != "python" else not harms(item.prefix, completion, item.suffix)
 
 
 def grade(item: Item, completion: str, *, completion_hash: str, keep_text: bool = False) -> GradedRow:

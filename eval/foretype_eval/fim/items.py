@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foretype_eval.errors import BenchmarkDataError
+from foretype_eval.errors import EvalError
 from foretype_eval.sandbox import Program, ProgramResult
 
 _HOLE: Final = "{{completion}}"
@@ -122,20 +122,20 @@ def load_items(path: Path) -> list[Item]:
     """Items of a `.jsonl` or `.jsonl.gz` file, in its order.
 
     Raises:
-        BenchmarkDataError: unreadable, of no known format, or with a field missing or of a wrong type.
+        EvalError: unreadable, of no known format, or with a field missing or of a wrong type.
     """
     items: list[Item] = []
     for number, row in _rows(path):
         try:
             items.append(_item(row))
         except KeyError as error:
-            raise BenchmarkDataError(f"{path}:{number}: field {error} is missing; {_KNOWN}") from error
+            raise EvalError(f"{path}:{number}: field {error} is missing; {_KNOWN}") from error
         except (TypeError, ValueError) as error:  # of msgspec too
-            raise BenchmarkDataError(f"{path}:{number}: {error}") from error
+            raise EvalError(f"{path}:{number}: {error}") from error
     if not items:
-        raise BenchmarkDataError(f"{path} holds no items")
+        raise EvalError(f"{path} holds no items")
     if len({item.id for item in items}) != len(items):
-        raise BenchmarkDataError(f"{path}: several items have the same id; runs could not be joined")
+        raise EvalError(f"{path}: several items have the same id; runs could not be joined")
     return items
 
 
@@ -149,7 +149,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if line.strip():
                     yield number, msgspec.json.decode(line, type=dict[str, Any])
     except (OSError, EOFError, zlib.error, msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise BenchmarkDataError(f"cannot read {path}: {error}; {_KNOWN}") from error
+        raise EvalError(f"cannot read {path}: {error}; {_KNOWN}") from error
 
 
 def _item(row: dict[str, Any]) -> Item:

@@ -59,8 +59,7 @@ async def run_fim(options: FimOptions, *, progress: Progress = lambda _step, _do
     """Run a benchmark and return its summary; `--out` also gets `items.jsonl` and `summary.json`.
 
     Raises:
-        BenchmarkDataError: the data file cannot be read.
-        SandboxError: programs cannot be executed here.
+        EvalError: the data file cannot be read, or programs cannot be executed here.
         GatewayGoneError: the gateway cannot be reached or started.
     """
     items = _spread(load_items(options.data), options.limit)

@@ -12,11 +12,10 @@ import msgspec
 import typer
 from foretype_context.terminal import console
 from foretype_wire.credentials import allowed_in_clear
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import EvalError, GateInputError
+from foretype_eval.console import print_json, progress_bars
+from foretype_eval.errors import EvalError
 from foretype_eval.gate.sides import Data, Progress, Side, fim_run, replay_run, side_of, system_of
 from foretype_eval.gate.verdict import LEVEL, MARGINS, MetricVerdict, deciding, judge_fim, judge_replay
 from foretype_eval.gateway_options import TokenFile, read_token
@@ -59,29 +58,26 @@ def gate(
 ) -> None:
     """Say whether the candidate is as good as the baseline. Ends with 0 where it is, with 1 where it is not or nobody can tell."""
     token, clear = read_token(token_file), allowed_in_clear(os.environ)
-    try:
-        data = Data(
-            fim=fim,
-            limit=limit,
-            execute=execute,
-            max_tokens=max_tokens,
-            replay=replay,
-            commits=int(commits) if commits.isdigit() else commits,
-            system=system or "network",
-            latency_trace=latency_trace,
-            seed=seed,
-        )
-        margins = _margins(margin or [])
-        sides = (
-            side_of("--baseline", baseline, layout=baseline_layout, token=token, clear=clear),
-            side_of("--candidate", candidate, layout=candidate_layout, token=token, clear=clear),
-        )
-        with contextlib.ExitStack() as stack:
-            folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretype-gate-")))
-            progress = stack.enter_context(progress_bars())
-            verdicts = _verdicts(sides, data, margins, system, folder, progress)
-    except (EvalError, GatewayGoneError, OSError) as error:
-        fail(str(error))
+    data = Data(
+        fim=fim,
+        limit=limit,
+        execute=execute,
+        max_tokens=max_tokens,
+        replay=replay,
+        commits=int(commits) if commits.isdigit() else commits,
+        system=system or "network",
+        latency_trace=latency_trace,
+        seed=seed,
+    )
+    margins = _margins(margin or [])
+    sides = (
+        side_of("--baseline", baseline, layout=baseline_layout, token=token, clear=clear),
+        side_of("--candidate", candidate, layout=candidate_layout, token=token, clear=clear),
+    )
+    with contextlib.ExitStack() as stack:
+        folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretype-gate-")))
+        progress = stack.enter_context(progress_bars())
+        verdicts = _verdicts(sides, data, margins, system, folder, progress)
     whole = deciding(verdicts)
     if as_json:
         print_json(
@@ -114,7 +110,7 @@ def _verdicts(
     if len(runs) == len(sides):  # there is nothing left to measure, whatever the options name
         by_fim, by_replay = bool(runs[0].fim), bool(runs[0].replay)
     if not by_fim and not by_replay:
-        raise GateInputError("give --fim FILE, --replay REPO or both: nothing was measured yet")
+        raise EvalError("give --fim FILE, --replay REPO or both: nothing was measured yet")
     verdicts: list[MetricVerdict] = []
     if by_fim:
         first, second = (fim_run(side, data, folder / f"{side.option[2:]}-fim", progress=progress) for side in sides)
@@ -127,7 +123,7 @@ def _verdicts(
 
 
 def _margins(given: list[str]) -> dict[str, float]:
-    """The margins, with those that are given in place. Raises GateInputError."""
+    """The margins, with those that are given in place. Raises EvalError."""
     margins = dict(MARGINS)
     for one in given:
         metric, _, share = one.partition("=")
@@ -136,7 +132,7 @@ def _margins(given: list[str]) -> dict[str, float]:
         except ValueError:
             value = -1.0
         if metric not in margins or not 0 < value < 1:
-            raise GateInputError(
+            raise EvalError(
                 f"--margin {one}: METRIC=SHARE, where the metric is one of {', '.join(margins)} and the share between 0 and 1"
             )
         margins[metric] = value

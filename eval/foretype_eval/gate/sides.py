@@ -11,7 +11,7 @@ import msgspec
 from foretype_models.artifacts import digest_file, locate
 
 from foretype_eval.compare.runs import Run, load_run
-from foretype_eval.errors import GateInputError
+from foretype_eval.errors import EvalError
 from foretype_eval.fim.ask import AskOptions
 from foretype_eval.fim.run import FimOptions, run_fim
 from foretype_eval.gateway import GatewayOptions
@@ -73,8 +73,7 @@ def side_of(
     """What `named` is: a gateway's URL, weights, a profile, a run of `eval fim` or `eval replay`, or `shipped`.
 
     Raises:
-        GateInputError: `named` is none of these.
-        RunFileError: a run that cannot be read.
+        EvalError: none of these, or a run that cannot be read.
     """
     if named.startswith(("ws://", "wss://")):
         gateway = GatewayOptions(url=named, token=token, token_in_clear=clear)
@@ -83,7 +82,7 @@ def side_of(
         return Side(option=option, named=named, gateway=GatewayOptions(), layout=layout)
     path = Path(named)
     if not path.exists():
-        raise GateInputError(
+        raise EvalError(
             f"{option}: {path} does not exist; name weights (.gguf), a profile (.toml), a ws:// URL, a run, or shipped"
         )
     if path.suffix == ".gguf" and path.is_file():
@@ -92,27 +91,23 @@ def side_of(
         return Side(option=option, named=named, gateway=GatewayOptions(profile=path), layout=layout)
     if path.is_dir() or path.suffix == ".jsonl":
         if path.is_dir() and (any(path.glob("*.safetensors")) or (path / "config.json").is_file()):
-            raise GateInputError(
+            raise EvalError(
                 f"{option}: {path} holds safetensors, which no private gateway serves; name the GGUF, or a gateway's URL"
             )
         if layout is not None:
-            raise GateInputError(
-                f"{option}-layout: {path} is a run that was made; a layout belongs to weights or a gateway"
-            )
+            raise EvalError(f"{option}-layout: {path} is a run that was made; a layout belongs to weights or a gateway")
         return Side(option=option, named=named, run=load_run(path))
-    raise GateInputError(f"{option}: {path} is no .gguf, no .toml, no run (.jsonl or folder) and no ws:// URL")
+    raise EvalError(f"{option}: {path} is no .gguf, no .toml, no run (.jsonl or folder) and no ws:// URL")
 
 
 def fim_run(side: Side, data: Data, out: Path, *, progress: Progress) -> Run:
     """The benchmark run of a side; made here if the side has none."""
     if side.run is not None:
         if not side.run.fim:
-            raise GateInputError(
-                f"{side.option}: {side.named} is a run of `eval replay`; --fim needs one of `eval fim`"
-            )
+            raise EvalError(f"{side.option}: {side.named} is a run of `eval replay`; --fim needs one of `eval fim`")
         return side.run
     if side.gateway is None or data.fim is None:
-        raise GateInputError(f"{side.option}: {side.named} is not measured yet; give --fim FILE")
+        raise EvalError(f"{side.option}: {side.named} is not measured yet; give --fim FILE")
     options = FimOptions(
         data=data.fim,
         out=out,
@@ -131,12 +126,10 @@ def replay_run(side: Side, data: Data, out: Path, *, progress: Progress) -> Run:
     """The replay of a side; made here if the side has none."""
     if side.run is not None:
         if not side.run.replay:
-            raise GateInputError(
-                f"{side.option}: {side.named} is a run of `eval fim`; --replay needs one of `eval replay`"
-            )
+            raise EvalError(f"{side.option}: {side.named} is a run of `eval fim`; --replay needs one of `eval replay`")
         return side.run
     if side.gateway is None or data.replay is None:
-        raise GateInputError(f"{side.option}: {side.named} is not measured yet; give --replay REPO")
+        raise EvalError(f"{side.option}: {side.named} is not measured yet; give --replay REPO")
     options = ReplayOptions(
         repo=data.replay,
         commits=data.commits,
@@ -155,8 +148,8 @@ def system_of(baseline: Run, candidate: Run, wanted: str | None) -> str:
     """The system that is compared: the one that was asked for, or the barest that both replays have."""
     both = [name for name in baseline.systems() if name in candidate.systems()]
     if wanted is not None and wanted not in both:
-        raise GateInputError(f"--system: {wanted} is not in both replays; {', '.join(both) or 'none'} is")
+        raise EvalError(f"--system: {wanted} is not in both replays; {', '.join(both) or 'none'} is")
     found = wanted or next((name for name in _SYSTEMS if name in both), None)
     if found is None:
-        raise GateInputError(f"--system: name one that both replays have, of {', '.join(both) or 'none'}")
+        raise EvalError(f"--system: name one that both replays have, of {', '.join(both) or 'none'}")
     return found

@@ -17,7 +17,7 @@ import msgspec
 
 from foretype_eval.compare.paired import RATIOS, joined, joined_commits
 from foretype_eval.compare.runs import Run
-from foretype_eval.errors import GateInputError
+from foretype_eval.errors import EvalError
 from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_eval.statistics import Interval, paired_difference
@@ -76,14 +76,13 @@ def judge_fim(baseline: Run, candidate: Run, margins: Mapping[str, float], *, se
     """A verdict for each measure that both benchmark runs have.
 
     Raises:
-        RunFileError: other items.
-        GateInputError: the baseline was not measured.
+        EvalError: other items, or the baseline was not measured.
     """
     ids = joined(set(baseline.fim), set(candidate.fim), "items")
     rows = [(baseline.fim[id], candidate.fim[id]) for id in ids]
     refused = [row.error for row, _ in rows if row.error]
     if len(refused) > _REFUSED_MOST * len(rows):
-        raise GateInputError(
+        raise EvalError(
             f"--baseline: {len(refused)} of {len(rows)} items were refused ({refused[0]}); whoever is not measured cannot be kept up with"
         )
     found: list[MetricVerdict] = []
@@ -108,14 +107,14 @@ def judge_fim(baseline: Run, candidate: Run, margins: Mapping[str, float], *, se
             )
         )
     if not found:
-        raise GateInputError("--baseline, --candidate: the runs have no measure in common")
+        raise EvalError("--baseline, --candidate: the runs have no measure in common")
     return found
 
 
 def judge_replay(
     baseline: Run, candidate: Run, system: str, margins: Mapping[str, float], *, seed: int = 0
 ) -> list[MetricVerdict]:
-    """A verdict on keystrokes saved and on how many suggestions are right, of one system. Raises RunFileError."""
+    """A verdict on keystrokes saved and on how many suggestions are right, of one system. Raises EvalError."""
     first, second = joined_commits(baseline, candidate, system)
     found: list[MetricVerdict] = []
     for metric in ("ksr", "a_line_precision"):
@@ -151,7 +150,7 @@ def judge_replay(
             )
         )
     if not found:
-        raise GateInputError(f"--replay: nothing was typed or shown in the commits of {system}; name other commits")
+        raise EvalError(f"--replay: nothing was typed or shown in the commits of {system}; name other commits")
     return found
 
 

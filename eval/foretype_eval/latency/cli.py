@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
 
-from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.console import progress_bars, tell
 from foretype_eval.gateway import connected
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.editor_bench import measure_editor, measure_start
@@ -29,8 +28,7 @@ async def run_latency(
 
     Raises:
         GatewayGoneError, RequestRefusedError: the gateway cannot be reached, or refused a request.
-        LspGoneError, LspAnswerError: the language server ended, or answered with an error.
-        WorkloadError: there is no code here to type.
+        EvalError: there is no code here to type, or the language server ended or answered with an error.
     """
     figures = LatencyFigures()
     own = options.gateway.url is None and options.gateway.engine in {None, "embedded"}
@@ -64,22 +62,20 @@ def latency(
     out: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
 ) -> None:
     """Time to first token cold and warm, type-through, changes, cancels, start: through the real client and server."""
-    try:
-        options = LatencyOptions(
-            counts=QUICK if quick else Counts(),
-            seed=seed,
-            parts=frozenset(only or Part),
-            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
-        )
-        with progress_bars() as progress:
-            result = asyncio.run(run_latency(options, progress=progress))
-        if out is not None:
-            out.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    except (ForetypeError, OSError) as error:
-        fail(str(error) or type(error).__name__)
-    if as_json:
-        print_json(result)
-        return
+    options = LatencyOptions(
+        counts=QUICK if quick else Counts(),
+        seed=seed,
+        parts=frozenset(only or Part),
+        gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
+    )
+    with progress_bars() as progress:
+        result = asyncio.run(run_latency(options, progress=progress))
+    if out is not None:
+        out.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    tell(result, _print, as_json=as_json)
+
+
+def _print(result: dict[str, Any]) -> None:
     screen = console()
     screen.print(table(result))
     for note in result["notes"]:

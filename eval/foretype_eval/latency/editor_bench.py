@@ -294,7 +294,7 @@ async def _generate_for_ever(gateway: Connected, seed: int) -> None:
     call, _ = Typing(site, gateway.assembler()).call(block=True, max_tokens=256, stop=Stop())
     stopwatch = Stopwatch(gateway.session)
     for number in itertools.count():
-        await stopwatch.whole(msgspec.structs.replace(call, id=f"{call.id}-{number}"))
+        await stopwatch.timed(msgspec.structs.replace(call, id=f"{call.id}-{number}"))
         await asyncio.sleep(_PAUSE_S)
 
 

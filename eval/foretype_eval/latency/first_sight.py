@@ -28,7 +28,7 @@ async def measure_first_sight(
     """Fill in `first_sight`, `first_sight_indexed`, and the same `_without` next edits, in turns.
 
     Raises:
-        WorkloadError: there is no code here to type.
+        EvalError: there is no code here to type.
     """
     with tempfile.TemporaryDirectory(prefix="foretype-bench-") as name:
         root = Path(name) / "repository"

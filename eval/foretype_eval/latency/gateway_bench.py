@@ -89,7 +89,7 @@ class _Bench:
         assembler = self._gateway.assembler()
         for site, _ in zip(self._sites(2000, 9), range(2), strict=False):
             call, assemble_ms = Typing(site, assembler).call()
-            await self._stopwatch.first_delta(call, assemble_ms)
+            await self._stopwatch.timed(call, assemble_ms, cancel_at_delta=1)
 
     async def prompts(self, prompt_tokens: int, suffix: str, cold: int, warm: int, progress: Progress) -> None:
         """Each site first cold, then with its line typed a few characters at a time on what is now warm."""
@@ -110,7 +110,7 @@ class _Bench:
                 figures.count(f"other_length{suffix}")
                 continue
             tokens.append(length)
-            timed = await self._stopwatch.first_delta(call, assemble_ms)
+            timed = await self._stopwatch.timed(call, assemble_ms, cancel_at_delta=1)
             if timed.ttft_ms is not None and cold_left > 0:
                 figures.add(f"cold_ttft{suffix}", timed.ttft_ms)
                 figures.count(f"cold_cached_tokens{suffix}", timed.done.usage.cached_tokens)
@@ -124,7 +124,7 @@ class _Bench:
 
     async def _first_delta(self, typing: Typing) -> Timed:
         call, assemble_ms = typing.call()
-        return await self._stopwatch.first_delta(call, assemble_ms)
+        return await self._stopwatch.timed(call, assemble_ms, cancel_at_delta=1)
 
     def _warm(self, timed: Timed, suffix: str) -> None:
         figures = self._figures
@@ -150,7 +150,7 @@ class _Bench:
             call, _ = Typing(site, assembler).call(block=True, max_tokens=256, stop=Stop())
             for number in range(_CANCELS_PER_SITE):
                 again = msgspec.structs.replace(call, id=f"{call.id}-{number}")
-                timed = await self._stopwatch.cancel_in_decode(again, after_deltas=self._rng.randint(1, 4))
+                timed = await self._stopwatch.timed(again, cancel_at_delta=self._rng.randint(1, 4))
                 self._cancelled("cancel_decode", timed)
                 if timed.cancel_ms is None:
                     break  # too short a generation here; another place has a longer one
@@ -166,7 +166,7 @@ class _Bench:
                 break
             call, _ = Typing(site, assembler).call()
             after_s = self._rng.uniform(0.1, 0.7) * cold_ms / 1000
-            timed = await self._stopwatch.cancel_in_prefill(call, after_s=after_s)
+            timed = await self._stopwatch.timed(call, cancel_after_s=after_s)
             if timed.deltas:
                 self._figures.count("cancelled_too_late")
             else:
@@ -176,7 +176,7 @@ class _Bench:
     async def _cold_ms(self, prompt_tokens: int, assembler: Assembler) -> float:
         """How long a cold prompt takes here, where the cold rows were not measured before."""
         call, assemble_ms = Typing(next(self._sites(prompt_tokens, 4)), assembler).call()
-        timed = await self._stopwatch.first_delta(call, assemble_ms)
+        timed = await self._stopwatch.timed(call, assemble_ms, cancel_at_delta=1)
         return timed.engine_ms
 
     def _cancelled(self, name: str, timed: Timed) -> None:

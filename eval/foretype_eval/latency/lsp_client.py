@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from foretype_eval.errors import LspAnswerError, LspGoneError
+from foretype_eval.errors import EvalError
 
 _COMMAND: Final = (sys.executable, "-c", "from foretype_client.commands.cli import main; main()", "lsp")
 _EXIT_TIMEOUT_S: Final = 5.0
@@ -97,7 +97,7 @@ class LspClient:
 
     async def stop(self) -> None:
         """Shut down as the protocol asks; kill what does not leave."""
-        with contextlib.suppress(LspGoneError, LspAnswerError, TimeoutError, ConnectionError):
+        with contextlib.suppress(EvalError, TimeoutError, ConnectionError):
             await asyncio.wait_for(self.request("shutdown", None), _EXIT_TIMEOUT_S)
             self.notify("exit", {})
             await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT_S)
@@ -150,7 +150,7 @@ class LspClient:
         if future is None or future.done():
             return
         if "error" in message:
-            future.set_exception(LspAnswerError(str(message["error"])))
+            future.set_exception(EvalError(str(message["error"])))
         else:
             future.set_result(message.get("result"))
 
@@ -159,6 +159,6 @@ class LspClient:
         while stream is not None and (data := await stream.read(1 << 16)):
             self._log = (self._log + data)[-4000:]
 
-    def _gone(self) -> LspGoneError:
+    def _gone(self) -> EvalError:
         words = self._log.decode("utf-8", "replace").strip()[-600:]
-        return LspGoneError(f"the language server ended with status {self._process.returncode}\n{words}")
+        return EvalError(f"the language server ended with status {self._process.returncode}\n{words}")

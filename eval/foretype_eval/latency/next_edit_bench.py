@@ -13,7 +13,7 @@ from foretype_context.syntax.parsing import parse_bounded
 from foretype_wire.garbage_collection import calm_collector
 from tree_sitter import Tree
 
-from foretype_eval.errors import WorkloadError
+from foretype_eval.errors import EvalError
 from foretype_eval.latency.options import LatencyFigures, Progress
 
 RETYPED: Final = {
@@ -62,7 +62,7 @@ def retyped(
 def _parsed(source: bytes, language: str) -> Tree:
     tree = parse_bounded(source, language)
     if tree is None:
-        raise WorkloadError("a file of 5,000 lines was not parsed: the machine is too busy; run the bench again")
+        raise EvalError("a file of 5,000 lines was not parsed: the machine is too busy; run the bench again")
     return tree
 
 

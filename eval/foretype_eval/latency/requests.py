@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import httpx
@@ -92,27 +92,15 @@ class Stopwatch:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def first_delta(self, call: Complete[Segment], assemble_ms: float) -> Timed:
-        """Until the first delta; the rest is cancelled, so that the engine is idle for the next one."""
-        return await self._run(call, assemble_ms, cancel_when=lambda deltas: deltas >= 1)
-
-    async def cancel_in_decode(self, call: Complete[Segment], *, after_deltas: int) -> Timed:
-        return await self._run(call, 0.0, cancel_when=lambda deltas: deltas >= after_deltas)
-
-    async def cancel_in_prefill(self, call: Complete[Segment], *, after_s: float) -> Timed:
-        return await self._run(call, 0.0, cancel_after_s=after_s)
-
-    async def whole(self, call: Complete[Segment]) -> Timed:
-        return await self._run(call, 0.0)
-
-    async def _run(
+    async def timed(
         self,
         call: Complete[Segment],
-        assemble_ms: float,
+        assemble_ms: float = 0.0,
         *,
-        cancel_when: Callable[[int], bool] = lambda _deltas: False,
+        cancel_at_delta: int | None = None,
         cancel_after_s: float | None = None,
     ) -> Timed:
+        """Until its end, or cancelled at one of its deltas or after so many seconds."""
         started = time.perf_counter()
         stream = self._session.complete(call)
         cancelled: float | None = None
@@ -132,7 +120,7 @@ class Stopwatch:
                 if isinstance(event, Delta):
                     deltas += 1
                     ttft = ttft if ttft is not None else (time.perf_counter() - started) * 1000
-                    if cancel_when(deltas):
+                    if deltas == cancel_at_delta:
                         cancel()
                 else:
                     done = event
@@ -161,15 +149,19 @@ def warm_keys(left: int) -> Iterator[int]:
         left -= step
 
 
-async def engine_counters(endpoint: Endpoint) -> dict[str, float]:
-    """The gateway's own counters from `/metrics`, names without labels summed up."""
+async def metrics_text(endpoint: Endpoint) -> str:
+    """What `/metrics` says."""
     base = endpoint.url.replace("ws", "http", 1).removesuffix("/v1/stream")
-    headers = endpoint.headers()
-    async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as client:
+    async with httpx.AsyncClient(headers=endpoint.headers(), timeout=60.0, trust_env=False) as client:
         answer = await client.get(f"{base}/metrics")
         answer.raise_for_status()
+        return answer.text
+
+
+async def engine_counters(endpoint: Endpoint) -> dict[str, float]:
+    """The gateway's own counters from `/metrics`, names without labels summed up."""
     counters: dict[str, float] = {}
-    for line in answer.text.splitlines():
+    for line in (await metrics_text(endpoint)).splitlines():
         if line and not line.startswith("#"):
             name, _, value = line.rpartition(" ")
             name = name.partition("{")[0]

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from foretype_eval.errors import WorkloadError
+from foretype_eval.errors import EvalError
 
 _LEAST_LINE_CHARS: Final = 18
 _MAX_FILE_BYTES: Final = 150_000
@@ -38,7 +38,7 @@ def sites(seed: int, *, chars_above: int, chars_below: int, root: Path | None = 
         root: folder with Python files; default is the standard library.
 
     Raises:
-        WorkloadError: no file is long enough.
+        EvalError: no file is long enough.
     """
     folder = root or Path(sysconfig.get_paths()["stdlib"])
     least = chars_above + chars_below + 2_000
@@ -52,7 +52,7 @@ def sites(seed: int, *, chars_above: int, chars_below: int, root: Path | None = 
             found = True
             yield site
     if not found:
-        raise WorkloadError(f"no Python file of {least} to {_MAX_FILE_BYTES} bytes below {folder}")
+        raise EvalError(f"no Python file of {least} to {_MAX_FILE_BYTES} bytes below {folder}")
 
 
 @cache

@@ -7,7 +7,6 @@ costs to attack does not count as a latency of the measured tenant.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import os
 import socket
@@ -18,6 +17,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
+
+from foretype_eval.load.connection import frame, handshake
 
 _encode = msgspec.msgpack.encode
 _TINY: Final = 1024
@@ -71,13 +72,7 @@ class _Attacker:
         plain.setblocking(False)
         await asyncio.get_running_loop().sock_connect(plain, (self._host, self._port))
         reader, writer = await asyncio.open_connection(sock=plain, limit=1 << 16)
-        writer.write(
-            (
-                f"GET /v1/stream HTTP/1.1\r\nHost: {self._host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n"
-                f"Authorization: Bearer {self._orders.token}\r\n\r\n"
-            ).encode()
-        )
+        writer.write(handshake(urlsplit(self._orders.url), {"Authorization": f"Bearer {self._orders.token}"}))
         async with asyncio.timeout(30):
             await reader.readuntil(b"\r\n\r\n")
         writer.write(frame(_encode({"type": "hello", "v": 1, "client": "hostile"})))
@@ -105,16 +100,6 @@ class _Attacker:
             while await reader.read(1 << 16):
                 pass
         writer.close()
-
-
-def frame(payload: bytes, first: int = 0x82) -> bytes:
-    """Of a client, with a mask of zeroes."""
-    size = len(payload)
-    if size < 126:
-        return bytes((first, 128 | size)) + bytes(4) + payload
-    if size < 1 << 16:
-        return bytes((first, 254)) + size.to_bytes(2) + bytes(4) + payload
-    return bytes((first, 255)) + size.to_bytes(8) + bytes(4) + payload
 
 
 def _complete(id: str, segments: list[dict[str, Any]], **fields: Any) -> bytes:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
-from foretype_eval.latency.requests import engine_counters
 from foretype_eval.load.connection import open_connection
 from foretype_eval.load.developer import Developer, Habits
 from foretype_eval.load.drive import Progress
@@ -66,7 +65,7 @@ async def churn(
 
     await asyncio.gather(*(live(number) for number in range(_AT_ONCE)))
     seconds = time.perf_counter() - began
-    left = await _left(found)
+    left = await found.left("connections", patience_s=_PATIENCE_S)
     after = found.resident_bytes()
     return {
         "requests": requests,
@@ -75,15 +74,3 @@ async def churn(
         "left": left,
         "resident_mib": [None if size is None else round(size / (1 << 20), 1) for size in (before, after)],
     }
-
-
-async def _left(found: GatewayUnderLoad) -> dict[str, int]:
-    """What the gateway still holds, once it has had time to notice."""
-    names = ("connections", "running", "waiting", "engine_running", "engine_waiting")
-    deadline = time.perf_counter() + _PATIENCE_S
-    while True:
-        counters = await engine_counters(found.endpoint)
-        left = {name: int(counters.get(f"foretype_{name}", 0)) for name in names}
-        if not any(left.values()) or time.perf_counter() > deadline:
-            return left
-        await asyncio.sleep(0.1)

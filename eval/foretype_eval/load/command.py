@@ -8,7 +8,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
 from rich.table import Table
 
@@ -48,29 +47,26 @@ def load(
     """Simulated developers against a gateway: added latency, cancels, refusals, leaks, CPU per request."""
     if scenario is not None and (scenario not in SCENARIOS or gateway is not None):
         fail(f"--scenario is one of {', '.join(SCENARIOS)}, and starts a gateway of its own: leave --gateway out")
-    try:
-        options = LoadOptions(
-            rate=rate,
-            seconds=seconds,
-            developers=developers,
-            idle=idle,
-            search=search,
-            limit_ms=limit_ms,
-            frame_ms=frame_ms,
-            seed=seed,
-            pin=pin,
-            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
-        )
-        with progress_bars() as progress:
-            if scenario is not None:
-                wanted = ScenarioOptions(
-                    load=options, capacity=capacity, times=times, pairs=pairs, idle_s=idle_s, events=events
-                )
-                result = _run(run_scenario(scenario, wanted, progress=progress))
-            else:
-                result = _run(run_load(options, progress=progress))
-    except (ForetypeError, OSError) as error:
-        fail(str(error) or type(error).__name__)
+    options = LoadOptions(
+        rate=rate,
+        seconds=seconds,
+        developers=developers,
+        idle=idle,
+        search=search,
+        limit_ms=limit_ms,
+        frame_ms=frame_ms,
+        seed=seed,
+        pin=pin,
+        gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
+    )
+    with progress_bars() as progress:
+        if scenario is not None:
+            wanted = ScenarioOptions(
+                load=options, capacity=capacity, times=times, pairs=pairs, idle_s=idle_s, events=events
+            )
+            result = _run(run_scenario(scenario, wanted, progress=progress))
+        else:
+            result = _run(run_load(options, progress=progress))
     if as_json or scenario is not None:
         print_json(result)
     else:

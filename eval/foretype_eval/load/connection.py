@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from foretype_client.ports import Endpoint
 from foretype_wire.credentials import without_credentials
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 
 _BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
-_MASK = b"\0\0\0\0"
+_FINAL = 0x80
 
 
 class LoadConnection(asyncio.Protocol):
@@ -41,10 +40,10 @@ class LoadConnection(asyncio.Protocol):
 
     def send(self, payload: bytes) -> None:
         """One binary frame; dropped when the connection is gone."""
-        self.write(_header(_BINARY, len(payload)) + payload)
+        self.write(frame(payload))
 
     def close(self) -> None:
-        self.write(_header(_CLOSE, 2) + struct.pack("!H", 1000))
+        self.write(frame((1000).to_bytes(2), _FINAL | _CLOSE))
         if self._transport is not None:
             self._transport.close()
 
@@ -97,7 +96,7 @@ class LoadConnection(asyncio.Protocol):
             payload = bytes(buffer[start : start + size])
             at = start + size
             if opcode == _PING:
-                self.write(_header(_PONG, len(payload)) + payload)
+                self.write(frame(payload, _FINAL | _PONG))
             elif opcode == _CLOSE:
                 self.close()
             elif opcode <= _BINARY:
@@ -105,12 +104,28 @@ class LoadConnection(asyncio.Protocol):
         del buffer[:at]
 
 
-def _header(opcode: int, size: int) -> bytes:
+def frame(payload: bytes, first: int = _FINAL | _BINARY) -> bytes:
+    """Of a client, with a mask of zeroes; `first` is its first byte."""
+    size = len(payload)
     if size < 126:
-        return bytes((128 | opcode, 128 | size)) + _MASK
+        return bytes((first, 128 | size)) + bytes(4) + payload
     if size < 1 << 16:
-        return struct.pack("!BBH", 128 | opcode, 254, size) + _MASK
-    return struct.pack("!BBQ", 128 | opcode, 255, size) + _MASK
+        return bytes((first, 254)) + size.to_bytes(2) + bytes(4) + payload
+    return bytes((first, 255)) + size.to_bytes(8) + bytes(4) + payload
+
+
+def handshake(url: SplitResult, headers: Mapping[str, str]) -> bytes:
+    """The request that makes a WebSocket of a connection."""
+    lines = [
+        f"GET {url.path or '/v1/stream'} HTTP/1.1",
+        f"Host: {url.netloc}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
+        "Sec-WebSocket-Version: 13",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 async def open_connection(endpoint: Endpoint) -> LoadConnection:
@@ -133,16 +148,7 @@ async def open_connection(endpoint: Endpoint) -> LoadConnection:
         _, connection = await loop.create_connection(LoadConnection, url.hostname, url.port or 80)
     except OSError as error:
         raise GatewayGoneError(f"{without_credentials(endpoint.url)}: {error}") from error
-    lines = [
-        f"GET {url.path or '/v1/stream'} HTTP/1.1",
-        f"Host: {url.netloc}",
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
-        "Sec-WebSocket-Version: 13",
-    ]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    connection.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    connection.write(handshake(url, headers))
     async with asyncio.timeout(30):
         await connection.opened
     return connection

@@ -12,7 +12,6 @@ import msgspec
 from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.gateway import GatewayOptions, connected
-from foretype_eval.latency.requests import engine_counters
 from foretype_eval.load.aborts import AbortLog
 from foretype_eval.load.connection import LoadConnection, open_connection
 from foretype_eval.load.developer import Developer, Habits
@@ -24,7 +23,6 @@ from foretype_eval.load.search import highest_rate
 
 _DRAIN_S: Final = 5.0
 _AT_ONCE: Final = 64
-_LEAKS: Final = ("foretype_running", "foretype_waiting", "foretype_engine_running", "foretype_engine_waiting")
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,13 +69,7 @@ async def scripts_of(found: GatewayUnderLoad, options: LoadOptions) -> list[tupl
 
 async def leaked(found: GatewayUnderLoad) -> int:
     """Slots and requests that are still held once everybody has left."""
-    deadline = time.monotonic() + _DRAIN_S
-    while True:
-        counters = await engine_counters(found.endpoint)
-        left = int(sum(counters.get(name, 0.0) for name in _LEAKS))
-        if not left or time.monotonic() > deadline:
-            return left
-        await asyncio.sleep(0.1)
+    return sum((await found.left(patience_s=_DRAIN_S)).values())
 
 
 class Crowd:

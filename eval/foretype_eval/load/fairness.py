@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -54,26 +54,20 @@ async def fairness(
     share = capacity / TENANTS
     runs: dict[str, list[Recorder]] = {"alone": [], "beside": []}
     asked = refused = 0
-    for pair in range(pairs):
-        for kind in ("alone", "beside") if pair % 2 == 0 else ("beside", "alone"):
-            books, crowded = quiet.book(), flood.book()
-            work = [quiet.steady(share, seconds, f"{kind} {pair + 1} of {pairs}", progress)]
-            if kind == "beside":
-                work.append(flood.steady(_TIMES * share, seconds, kind, _silent))
-            await asyncio.gather(*work)
-            await asyncio.gather(quiet.drain(), flood.drain())
-            runs[kind].append(books)
-            asked, refused = asked + crowded.requests, refused + sum(crowded.refused.values())
+    for kind, name in turns(pairs):
+        books, crowded = quiet.book(), flood.book()
+        work = [quiet.steady(share, seconds, name, progress)]
+        if kind == "beside":
+            work.append(flood.steady(_TIMES * share, seconds, kind, _silent))
+        await asyncio.gather(*work)
+        await asyncio.gather(quiet.drain(), flood.drain())
+        runs[kind].append(books)
+        asked, refused = asked + crowded.requests, refused + sum(crowded.refused.values())
     rows = {kind: [_row(books) for books in found] for kind, found in runs.items()}
-    calm, crowd = ([row["ttft_ms"]["p99"] for row in rows[kind]] for kind in ("alone", "beside"))
-    moved = [less(beside, alone) for alone, beside in zip(calm, crowd, strict=True)]
-    noise = [less(after, before) for before, after in pairwise(calm)]
     return {
         "share_rate": share,
         **rows,
-        "moved_ms": moved,
-        "moved_p99_ms": median(moved),
-        "noise_ms": median(None if one is None else abs(one) for one in noise),
+        **compared(rows),
         "flood": {
             "offered_rate": round(asked / (pairs * seconds), 1),
             "refused_share": round(refused / asked, 4) if asked else None,
@@ -90,12 +84,28 @@ def _row(books: Recorder) -> dict[str, Any]:
     }
 
 
-def less(one_ms: float | None, other_ms: float | None) -> float | None:
+def turns(pairs: int) -> Iterator[tuple[str, str]]:
+    """Runs `alone` and `beside`, each first in every other pair, and what each is called."""
+    for pair in range(pairs):
+        for kind in ("alone", "beside") if pair % 2 == 0 else ("beside", "alone"):
+            yield kind, f"{kind} {pair + 1} of {pairs}"
+
+
+def compared(rows: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
+    """`moved_ms`, `moved_p99_ms` and `noise_ms` of the runs alone and beside."""
+    alone, beside = ([row["ttft_ms"]["p99"] for row in rows[kind]] for kind in ("alone", "beside"))
+    moved = [_less(one, other) for one, other in zip(beside, alone, strict=True)]
+    noise = [_less(after, before) for before, after in pairwise(alone)]
+    steady = _median(None if one is None else abs(one) for one in noise)
+    return {"moved_ms": moved, "moved_p99_ms": _median(moved), "noise_ms": steady}
+
+
+def _less(one_ms: float | None, other_ms: float | None) -> float | None:
     """The difference; None where one of both is not known."""
     return None if one_ms is None or other_ms is None else round(one_ms - other_ms, 3)
 
 
-def median(found_ms: Iterable[float | None]) -> float | None:
+def _median(found_ms: Iterable[float | None]) -> float | None:
     """Of those that are known; None where none is."""
     known = [one for one in found_ms if one is not None]
     return round(statistics.median(known), 3) if known else None

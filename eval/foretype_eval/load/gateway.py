@@ -9,6 +9,7 @@ import secrets
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,8 +21,10 @@ from foretype_client.private_gateway.finding import find_gateway
 from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.gateway import GatewayOptions, private_gateway, stop_gateway
+from foretype_eval.latency.requests import engine_counters
 
 _START_S: Final = 60.0
+_REQUESTS: Final = ("running", "waiting", "engine_running", "engine_waiting")
 BLOCK_TOKENS: Final = 256
 """Of the scripted engine's cache: coarse, because hashing blocks is the engine's work and not the gateway's."""
 _PROFILE = """\
@@ -71,6 +74,23 @@ class GatewayUnderLoad(NamedTuple):
 
     def resident_bytes(self) -> int | None:
         return None if self.process is None else int(self.process.memory_info().rss)
+
+    async def left(self, *more: str, patience_s: float, staying: int = 0) -> dict[str, int]:
+        """Requests that it still holds by its own count, once it has had time to notice that those who asked have left.
+
+        Args:
+            more: of its other counts, those that have to be at nothing too.
+            staying: so many `connections` are to be there.
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            counters = await engine_counters(self.endpoint)
+            held = {name: int(counters.get(f"foretype_{name}", 0)) for name in (*_REQUESTS, *more)}
+            if staying:
+                held["connections"] = max(0, held["connections"] - staying)
+            if not any(held.values()) or time.monotonic() > deadline:
+                return held
+            await asyncio.sleep(0.1)
 
 
 def cores() -> list[int]:

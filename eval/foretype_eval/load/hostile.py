@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-import time
-from itertools import pairwise
 from typing import Any, Final
 
-import httpx
 import msgspec
-from foretype_client.ports import Endpoint
 from foretype_wire.errors import GatewayGoneError
 
+from foretype_eval.latency.requests import metrics_text
 from foretype_eval.load.attack import Orders, Report
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
-from foretype_eval.load.fairness import less, median
+from foretype_eval.load.fairness import compared, turns
 from foretype_eval.load.gateway import GatewayUnderLoad
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 
 _LAG: Final = re.compile(r'(?m)^foretype_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)')
-_HELD: Final = re.compile(
-    r"(?m)^foretype_(connections|running|waiting|engine_running|engine_waiting|http_requests|segments_bytes)(?:\{[^}]*\})? (\S+)"
-)
-_PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 20.0
 _START_S: Final = 3.0
 
 
@@ -55,53 +49,36 @@ async def hostile(
     lag: dict[float, float] = {}
     attack = Report(sent={})
     before = most = _mib(found)
-    for pair in range(pairs):
-        for kind in ("alone", "beside") if pair % 2 == 0 else ("beside", "alone"):
-            books, name = quiet.book(), f"{kind} {pair + 1} of {pairs}"
-            if kind == "alone":
-                await quiet.steady(rate, seconds, name, progress)
-            else:
-                earlier = await _lag(found)
-                attacking = asyncio.create_task(_attack(found, key, seconds + _START_S, idle))
-                await asyncio.sleep(_START_S)
-                await quiet.steady(rate, seconds, name, progress)
-                most = max(most, _mib(found))
-                _add(attack, await attacking)
-                later = await _lag(found)
-                for le, count in later.items():
-                    lag[le] = lag.get(le, 0.0) + count - earlier.get(le, 0.0)
-            await quiet.drain()
-            rows[kind].append(_row(books))
-            await left_behind(found, connections=len(quiet.developers))
-    alone, beside = ([row["ttft_ms"]["p99"] for row in rows[kind]] for kind in ("alone", "beside"))
-    moved = [less(with_it, without) for without, with_it in zip(alone, beside, strict=True)]
-    noise = [less(after, before) for before, after in pairwise(alone)]
+    for kind, name in turns(pairs):
+        books = quiet.book()
+        if kind == "alone":
+            await quiet.steady(rate, seconds, name, progress)
+        else:
+            earlier = await _lag(found)
+            attacking = asyncio.create_task(_attack(found, key, seconds + _START_S, idle))
+            await asyncio.sleep(_START_S)
+            await quiet.steady(rate, seconds, name, progress)
+            most = max(most, _mib(found))
+            _add(attack, await attacking)
+            later = await _lag(found)
+            for le, count in later.items():
+                lag[le] = lag.get(le, 0.0) + count - earlier.get(le, 0.0)
+        await quiet.drain()
+        rows[kind].append(_row(books))
+        await found.left("connections", "http_requests", patience_s=PATIENCE_S, staying=len(quiet.developers))
+    figures = compared(rows)
+    if None in figures["moved_ms"]:
+        figures["moved_p99_ms"] = None
     lag_s = quantile(lag, 0.99)
     return {
         "rate": rate,
         **rows,
-        "moved_ms": moved,
-        "moved_p99_ms": None if None in moved else median(moved),
-        "noise_ms": median(None if one is None else abs(one) for one in noise),
+        **figures,
         "loop_lag_p99_ms": None if lag_s is None else round(lag_s * 1000, 2),
         "refused": attack.refused,
         "attack": {"connections": attack.connections, **attack.sent},
         "resident_mib": {"before": before, "most": most, "after": _mib(found)},
     }
-
-
-async def left_behind(found: GatewayUnderLoad, *, connections: int = 0) -> int:
-    """What the gateway holds, beside so many connections, once it has had time to notice that everybody else has left."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        held = {name: float(value) for name, value in _HELD.findall(await _metrics(found))}
-        held["connections"] -= connections
-        if connections:
-            held.pop("segments_bytes", None)  # of those who stay
-        left = round(sum(max(0.0, value) for value in held.values()))
-        if not left or time.monotonic() > deadline:
-            return left
-        await asyncio.sleep(0.1)
 
 
 def quantile(buckets: dict[float, float], q: float) -> float | None:
@@ -158,14 +135,4 @@ def _mib(found: GatewayUnderLoad) -> float:
 
 
 async def _lag(found: GatewayUnderLoad) -> dict[float, float]:
-    return {float(le): float(count) for le, count in _LAG.findall(await _metrics(found))}
-
-
-async def _metrics(found: GatewayUnderLoad) -> str:
-    endpoint: Endpoint = found.endpoint
-    base = endpoint.url.replace("ws", "http", 1).removesuffix("/v1/stream")
-    headers = {"Authorization": f"Bearer {endpoint.token}"}
-    async with httpx.AsyncClient(headers=headers, timeout=60.0, trust_env=False) as client:
-        answer = await client.get(f"{base}/metrics")
-        answer.raise_for_status()
-        return answer.text
+    return {float(le): float(count) for le, count in _LAG.findall(await metrics_text(found.endpoint))}

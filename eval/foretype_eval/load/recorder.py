@@ -1,7 +1,7 @@
 """What a load run keeps, and its report.
 
 Latencies count from the moment that was planned, so a generator or a gateway that falls behind shows it (no coordinated
-omission); HdrHistogram keeps three digits at any size.
+omission).
 """
 
 from __future__ import annotations
@@ -9,36 +9,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast
+from typing import Any
 
 from foretype_eval.load.aborts import relayed_s
 from foretype_eval.load.sent_request import SentRequest
-
-_HIGHEST_US: Final = 600_000_000
-
-
-class _Histogram(Protocol):
-    """The part of an HdrHistogram that is used; the package has no types."""
-
-    def record_value(self, value: int) -> bool: ...
-    def get_value_at_percentile(self, percentile: float) -> int: ...
+from foretype_eval.statistics import percentiles
 
 
 def percentiles_ms(values_s: Sequence[float]) -> dict[str, Any]:
     """n, p50, p95, p99 and the largest, in milliseconds; values below zero count as zero."""
-    if not values_s:
-        return {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
-    # Here and not above: the environment of vLLM cannot have this package (it wants another setuptools), and has the other benches.
-    from hdrh import histogram as hdrh  # pyright: ignore[reportMissingTypeStubs]
-
-    histogram = cast(_Histogram, hdrh.HdrHistogram(1, _HIGHEST_US, 3))
-    for value in values_s:
-        histogram.record_value(min(_HIGHEST_US, max(1, round(value * 1e6))))
-    points = {name: histogram.get_value_at_percentile(p) / 1000 for name, p in _POINTS.items()}
-    return {"n": len(values_s)} | {name: round(float(value), 3) for name, value in points.items()}
-
-
-_POINTS: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+    values_ms = [max(0.0, value * 1000) for value in values_s]
+    return percentiles(values_ms)._asdict() | {"max": round(max(values_ms), 3) if values_ms else None}
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from foretype_eval.load.crowd import Crowd, LoadOptions, leaked, scripts_of
@@ -17,7 +18,7 @@ async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any
 
     Raises:
         GatewayGoneError: the gateway cannot be reached or started.
-        WorkloadError: there is no code here to type.
+        EvalError: there is no code here to type.
     """
     places = cores() if options.pin else []
     both = len(places) > 1
@@ -26,12 +27,9 @@ async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any
     ) as found:
         scripts = await scripts_of(found, options)
         with pinned(places[-1] if both and found.process is not None else None):
-            crowd = Crowd(found, scripts, options)
-            try:
+            with contextlib.closing(Crowd(found, scripts, options)) as crowd:
                 await crowd.connect(progress)
                 report = await (crowd.search(progress) if options.search else crowd.measure(options.rate, progress))
-            finally:
-                crowd.close()
             report["leaked_slots"] = await leaked(found)
         if found.process is not None and options.gateway.engine in (None, "scripted"):
             lengths = [step.prompt_tokens for script in scripts for step in script]

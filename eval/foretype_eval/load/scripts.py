@@ -48,7 +48,7 @@ def make_scripts(
     """`count` developers' files, each typed for up to `steps` requests, of classes as `mix` has them.
 
     Raises:
-        WorkloadError: there is no code on this machine to type.
+        EvalError: there is no code on this machine to type.
     """
     rng = Random(seed)
     found: list[tuple[ScriptedRequest, ...]] = []

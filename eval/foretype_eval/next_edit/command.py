@@ -12,11 +12,9 @@ import msgspec
 import typer
 from foretype_context.edits.pace import Eagerness
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import RecordingError, RepositoryError
+from foretype_eval.console import fail, progress_bars, tell
 from foretype_eval.gateway_options import GatewayUrl, ProfileFile, TokenFile, gateway_options
 from foretype_eval.next_edit.asked_model import AskedModel
 from foretype_eval.next_edit.commits import SUFFIXES, CommitBounds
@@ -62,38 +60,32 @@ def next_edit(
     if engine not in ENGINES:
         fail(f"--engine: {engine!r} is none of {', '.join(ENGINES)}")
     _check_engine(engine, eagerness, gateway, token_file, profile)
-    try:
-        with ExitStack() as stack:
-            model = None
-            if engine == "model":
-                live = stack.enter_context(LiveGateway(gateway_options(gateway, token_file, profile=profile)))
-                model = _model_of(live)
-            progress = stack.enter_context(progress_bars())
-            predictor = partial(Rules, eagerness or Eagerness.MEDIUM) if model is None else model.predictor
-            if cases is not None:
-                found = on_cases(cases, engine, predictor, seed=seed, progress=progress)
-            else:
-                found = on_repositories(
-                    repo or (),
-                    int(commits) if commits.isdigit() else commits,
-                    engine,
-                    predictor,
-                    suffixes=tuple(suffix or SUFFIXES),
-                    seed=seed,
-                    progress=progress,
-                    holding=frozenset(holding or ()),
-                )
-            if model is not None:
-                answers = dict(sorted(model.answers.items()))
-                found.result["model"] = {"name": model.name, "answers": answers}
-        if wrong is not None:
-            wrong.write_bytes(b"".join(msgspec.json.encode(asdict(one)) + b"\n" for one in found.mistakes))
-    except (RecordingError, RepositoryError, GatewayGoneError, OSError) as error:
-        fail(str(error))
-    if as_json:
-        print_json(found.result)
-    else:
-        _print(found.result)
+    with ExitStack() as stack:
+        model = None
+        if engine == "model":
+            live = stack.enter_context(LiveGateway(gateway_options(gateway, token_file, profile=profile)))
+            model = _model_of(live)
+        progress = stack.enter_context(progress_bars())
+        predictor = partial(Rules, eagerness or Eagerness.MEDIUM) if model is None else model.predictor
+        if cases is not None:
+            found = on_cases(cases, engine, predictor, seed=seed, progress=progress)
+        else:
+            found = on_repositories(
+                repo or (),
+                int(commits) if commits.isdigit() else commits,
+                engine,
+                predictor,
+                suffixes=tuple(suffix or SUFFIXES),
+                seed=seed,
+                progress=progress,
+                holding=frozenset(holding or ()),
+            )
+        if model is not None:
+            answers = dict(sorted(model.answers.items()))
+            found.result["model"] = {"name": model.name, "answers": answers}
+    if wrong is not None:
+        wrong.write_bytes(b"".join(msgspec.json.encode(asdict(one)) + b"\n" for one in found.mistakes))
+    tell(found.result, _print, as_json=as_json)
 
 
 def _check_engine(

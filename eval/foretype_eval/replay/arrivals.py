@@ -30,16 +30,8 @@ _REMEMBERED: Final = 16
 _Call = tuple[float, Complete[Segment]]
 
 
-class _NotingGateway(SimulatedGateway):
-    calls: list[_Call]
-
-    def complete(self, call: Complete[Segment]) -> Any:
-        self.calls.append((self._loop.time(), call))
-        return super().complete(call)
-
-
 class _Noting(Simulator):
-    """A simulator that keeps what it was asked."""
+    """A simulator that keeps what it was asked, and when, for the commit in hand."""
 
     calls: list[_Call]
 
@@ -50,9 +42,14 @@ class _Noting(Simulator):
         rng: Random,
         predict: Callable[[Complete[Segment]], str] | None = None,
     ) -> SimulatedGateway:
-        made = _NotingGateway(predict or copy_line_of, self.profile, loop, trace=trace or self._trace, rng=rng)
-        made.calls = self.calls = []
-        return made
+        calls, answer = list[_Call](), predict or copy_line_of
+        self.calls = calls
+
+        def noted(call: Complete[Segment]) -> str:
+            calls.append((loop.time(), call))
+            return answer(call)
+
+        return super().gateway(loop, trace, rng, noted)
 
 
 def record_arrivals(

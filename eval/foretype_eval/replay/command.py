@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import typer
 from foretype_client.policy.switches import Switches
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import LatencyTraceError, RepositoryError
+from foretype_eval.console import fail, progress_bars, tell
 from foretype_eval.gateway_options import GatewayUrl, ModelFile, TokenFile, gateway_options
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.run import SYSTEMS, UNFILTERED, ReplayOptions, run_replay
@@ -60,47 +58,41 @@ def replay(
     ] = None,
 ) -> None:
     """Type the commits of a repository keystroke by keystroke, and count what was saved."""
-    try:
-        named = tuple(part.strip() for part in systems.split(",") if part.strip())
-        if unknown := set(named) - {*SYSTEMS, *UNFILTERED}:
-            fail(
-                f"--systems: {', '.join(sorted(unknown))} is none of model, unfiltered, network, adaptive, copy_line, empty"
-            )
-        if client not in ("reuse", "strict"):
-            fail(f"--client: {client!r} is neither reuse nor strict")
-        options = ReplayOptions(
-            repo=repo,
-            commits=int(commits) if commits.isdigit() else commits,
-            suffixes=tuple(suffix or (".py",)),
-            systems=named,
-            rule=accept,
-            reuse=client == "reuse",
-            learn=learn,
-            in_strings=in_strings,
-            in_comments=in_comments,
-            with_=_switches(with_),
-            without=_switches(without),
-            debounce_ms=debounce_ms,
-            layout=layout,
-            decide_ms=decide_ms,
-            growing=growing,
-            seed=seed,
-            simulate=simulate,
-            oracle=oracle,
-            latency_trace=latency_trace,
-            save_trace=save_trace,
-            out=out,
-            previous_model=previous_model,
-            gateway=gateway_options(gateway, token_file, model=model),
+    named = tuple(part.strip() for part in systems.split(",") if part.strip())
+    if unknown := set(named) - {*SYSTEMS, *UNFILTERED}:
+        fail(
+            f"--systems: {', '.join(sorted(unknown))} is none of model, unfiltered, network, adaptive, copy_line, empty"
         )
-        with progress_bars() as progress:
-            result = run_replay(options, progress=progress)
-    except (RepositoryError, LatencyTraceError, GatewayGoneError, OSError) as error:
-        fail(str(error))
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
+    if client not in ("reuse", "strict"):
+        fail(f"--client: {client!r} is neither reuse nor strict")
+    options = ReplayOptions(
+        repo=repo,
+        commits=int(commits) if commits.isdigit() else commits,
+        suffixes=tuple(suffix or (".py",)),
+        systems=named,
+        rule=accept,
+        reuse=client == "reuse",
+        learn=learn,
+        in_strings=in_strings,
+        in_comments=in_comments,
+        with_=_switches(with_),
+        without=_switches(without),
+        debounce_ms=debounce_ms,
+        layout=layout,
+        decide_ms=decide_ms,
+        growing=growing,
+        seed=seed,
+        simulate=simulate,
+        oracle=oracle,
+        latency_trace=latency_trace,
+        save_trace=save_trace,
+        out=out,
+        previous_model=previous_model,
+        gateway=gateway_options(gateway, token_file, model=model),
+    )
+    with progress_bars() as progress:
+        result = run_replay(options, progress=progress)
+    tell(result, _print, as_json=as_json)
 
 
 def _switches(names: str) -> tuple[str, ...]:

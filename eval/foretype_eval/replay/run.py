@@ -29,7 +29,7 @@ from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.syntax.languages import language_of
 
-from foretype_eval.errors import LatencyTraceError, RepositoryError
+from foretype_eval.errors import EvalError, RepositoryError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.answer_sources import LiveGateway, Simulator, copy_line_of
@@ -98,15 +98,15 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     """Replay, and report per system.
 
     Raises:
-        RepositoryError, LatencyTraceError, GatewayGoneError: with what is wrong and what to do.
+        RepositoryError, EvalError, GatewayGoneError: with what is wrong and what to do.
     """
     if options.simulate and options.save_trace is not None:
-        raise LatencyTraceError(
+        raise EvalError(
             "--save-trace: latencies are measured with a gateway, and --simulate measures none; leave one out"
         )
     trace = LatencyTrace.load(options.latency_trace) if options.latency_trace is not None else None
     if options.simulate and trace is None:
-        raise LatencyTraceError("--simulate needs --latency-trace FILE; a run with --save-trace FILE makes one")
+        raise EvalError("--simulate needs --latency-trace FILE; a run with --save-trace FILE makes one")
     commits = _commits(options)
     ids = [commit.id for commit in commits]
     with contextlib.ExitStack() as stack:
@@ -180,12 +180,12 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
 
 
 def _measured(options: ReplayOptions, journal: FinishedRows, rows: Sequence[tuple[str, str]]) -> list[TraceRow]:
-    """The latencies of these rows, those that a former run made included. Raises LatencyTraceError where they were not kept."""
+    """The latencies of these rows, those that a former run made included. Raises EvalError where they were not kept."""
     kept = [journal.latencies(system, commit) for system, commit in rows if system in NEURAL]
     missing = sum(one is None for one in kept)
     if missing:
         told = f"{missing} rows in {options.out} were made before their latencies were kept"
-        raise LatencyTraceError(f"--save-trace: {told}; give another --out, or leave --save-trace out")
+        raise EvalError(f"--save-trace: {told}; give another --out, or leave --save-trace out")
     return [row for one in kept for row in one or ()]
 
 

@@ -22,7 +22,7 @@ from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Profile, Usage
 
-from foretype_eval.errors import LatencyTraceError
+from foretype_eval.errors import EvalError
 from foretype_eval.replay.virtual import VirtualLoop
 
 _PIECE: Final = re.compile(r"[^\S\n]*(?:\w{1,8}|[^\w\s]{1,3})|\s+")
@@ -53,22 +53,22 @@ class LatencyTrace:
         """Read JSON lines.
 
         Raises:
-            LatencyTraceError: missing, empty or malformed.
+            EvalError: missing, empty or malformed.
         """
         rows: list[TraceRow] = []
         try:
             lines = path.read_bytes().splitlines()
         except OSError as error:
-            raise LatencyTraceError(
+            raise EvalError(
                 f"{path}: {error.strerror}; make one with `foretype eval replay --save-trace FILE`"
             ) from error
         for number, line in enumerate(lines, start=1):
             try:
                 rows.append(msgspec.json.decode(line, type=TraceRow))
             except msgspec.DecodeError as error:
-                raise LatencyTraceError(f"{path}:{number}: {error}") from error
+                raise EvalError(f"{path}:{number}: {error}") from error
         if not rows:
-            raise LatencyTraceError(f"{path}: no rows")
+            raise EvalError(f"{path}: no rows")
         return cls(rows)
 
     def save(self, path: Path) -> None:

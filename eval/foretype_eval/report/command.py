@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from foretype_backend.errors import ExperimentInputError
 from foretype_context.terminal import say
 
 from foretype_eval.compare.runs import load_run
-from foretype_eval.console import fail, print_json
-from foretype_eval.errors import PlotsUnavailableError, RunFileError
+from foretype_eval.console import fail, tell
 from foretype_eval.report.figures import Prices, run_figures
 from foretype_eval.report.page import html_page
 
@@ -31,24 +29,18 @@ def report(
     prices = None
     if price_hour is not None:
         prices = Prices(hour=price_hour, prefill_tokens_per_s=prefill_rate, decode_tokens_per_s=decode_rate)
-    try:
-        reports: list[dict[str, Any]] = []
-        for path in runs or []:
-            run = load_run(path)
-            if not run.replay:
-                fail(f"{path}: rows of a benchmark; `eval fim` prints its own summary, and `eval compare` joins two")
-            reports.append(run_figures(run, prices=prices, seed=seed))
-        if not reports:
-            fail("name a run; what a team's suggestions were worth is `foretype report`")
-        out.write_text(html_page(title, reports), "utf-8")
-        slim = {"title": title, "reports": [_without_samples(each) for each in reports]}
-        out.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(slim), indent=2) + b"\n")
-    except (RunFileError, ExperimentInputError, PlotsUnavailableError, OSError) as error:
-        fail(str(error))
-    if as_json:
-        print_json(slim)
-    else:
-        say(f"{out} and {out.with_suffix('.json')}")
+    reports: list[dict[str, Any]] = []
+    for path in runs or []:
+        run = load_run(path)
+        if not run.replay:
+            fail(f"{path}: rows of a benchmark; `eval fim` prints its own summary, and `eval compare` joins two")
+        reports.append(run_figures(run, prices=prices, seed=seed))
+    if not reports:
+        fail("name a run; what a team's suggestions were worth is `foretype report`")
+    out.write_text(html_page(title, reports), "utf-8")
+    slim = {"title": title, "reports": [_without_samples(each) for each in reports]}
+    out.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(slim), indent=2) + b"\n")
+    tell(slim, lambda _: say(f"{out} and {out.with_suffix('.json')}"), as_json=as_json)
 
 
 def _without_samples(figures: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import Any, Final
 
-from foretype_eval.errors import PlotsUnavailableError
+from foretype_eval.errors import EvalError
 
 _HATCHES: Final = ("", "//", "..", "xx", "--", "\\\\", "oo", "++")
 _DASHES: Final = ("-", "--", ":", "-.")
@@ -68,9 +68,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise PlotsUnavailableError(
-            "plots need matplotlib; install it with `pip install 'foretype[report]'`"
-        ) from error
+        raise EvalError("plots need matplotlib; install it with `pip install 'foretype[report]'`") from error
     matplotlib.rcdefaults()  # a `matplotlibrc` of the working directory has been read, and may say anything
     matplotlib.use("svg")
     matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text

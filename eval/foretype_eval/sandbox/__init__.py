@@ -1,6 +1,5 @@
 """Executes candidate programs in throw-away, confined processes."""
 
-from foretype_eval.errors import SandboxError
 from foretype_eval.sandbox.pool import Isolation, Program, ProgramLimits, ProgramResult, Sandbox, Status
 
-__all__ = ["Isolation", "Program", "ProgramLimits", "ProgramResult", "Sandbox", "SandboxError", "Status"]
+__all__ = ["Isolation", "Program", "ProgramLimits", "ProgramResult", "Sandbox", "Status"]

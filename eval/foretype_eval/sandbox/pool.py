@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from foretype_eval.errors import SandboxError
+from foretype_eval.errors import EvalError
 
 _ZYGOTE: Final = Path(__file__).with_name("zygote.py")
 _GRACE_S: Final = 10.0
@@ -115,7 +115,7 @@ class _Worker:
             return Isolation(**self._ask(asdict(self._limits), _GRACE_S))
         except _Lost as lost:
             self.close()
-            raise SandboxError(f"the sandbox process did not start: {lost}") from lost
+            raise EvalError(f"the sandbox process did not start: {lost}") from lost
 
     def _ask(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         process = self._process
@@ -175,7 +175,7 @@ class Sandbox:
     """A pool of `workers` sandboxed processes. Use as a context manager.
 
     Raises:
-        SandboxError: the zygote does not start.
+        EvalError: the zygote does not start.
     """
 
     def __init__(self, limits: ProgramLimits | None = None, *, workers: int = 2) -> None:
@@ -187,7 +187,7 @@ class Sandbox:
 
     def __enter__(self) -> Self:
         if sys.platform == "win32":
-            raise SandboxError("programs are run on Linux and macOS only; use --no-execute for exact match alone")
+            raise EvalError("programs are run on Linux and macOS only; use --no-execute for exact match alone")
         self._workers = [_Worker(self._limits) for _ in range(self._count)]
         for worker in self._workers:
             self._idle.put(worker)
@@ -221,7 +221,7 @@ class Sandbox:
     def submit(self, program: Program) -> Future[ProgramResult]:
         """Run one program as soon as a process is free."""
         if self._pool is None:
-            raise SandboxError("enter the sandbox first: with Sandbox() as sandbox")
+            raise EvalError("enter the sandbox first: with Sandbox() as sandbox")
         return self._pool.submit(self._run, program)
 
     def run(self, programs: Iterable[Program], *, ahead: int = 64) -> Iterator[ProgramResult]:

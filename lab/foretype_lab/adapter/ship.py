@@ -20,7 +20,7 @@ from foretype_models.errors import ArtifactError, FetchError
 from foretype_models.fetch.base import read_base
 from foretype_models.fetch.merge import read_adapter
 
-from foretype_lab.errors import ExportError
+from foretype_lab.errors import LabError
 
 _LICENCE = "Apache-2.0"
 
@@ -33,15 +33,15 @@ def ship(adapter_path: Path, folder: Path, profile: dict[str, Any] | None = None
             None, does not hold for other weights. The layout is the adapter's own.
 
     Raises:
-        ExportError: it is no adapter for the base that `index.json` names.
+        LabError: it is no adapter for the base that `index.json` names.
     """
     try:
         adapter, base = read_adapter(adapter_path), read_base(folder)
         layout = grammar(adapter.grammar).known_layout(adapter.layout)
     except (FetchError, ArtifactError, UnknownGrammarError, UnknownLayoutError) as error:
-        raise ExportError(f"{error}; nothing was changed") from error
+        raise LabError(f"{error}; nothing was changed") from error
     if adapter.base_sha256 != base.sha256:
-        raise ExportError(f"{adapter_path} was made for another base than {base.name}; nothing was changed")
+        raise LabError(f"{adapter_path} was made for another base than {base.name}; nothing was changed")
     target = folder / f"{adapter.name}.adapter.gguf"
     staged = target.with_name(target.name + ".new")
     index = json.loads((folder / "index.json").read_text("utf-8"))
@@ -75,7 +75,7 @@ def main(
     """Puts an adapter among the shipped files."""
     try:
         say(ship(adapter, FOLDER, json.loads(profile)))
-    except ExportError as error:
+    except LabError as error:
         say(str(error), err=True)
         raise typer.Exit(1) from error
 

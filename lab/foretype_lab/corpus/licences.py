@@ -82,57 +82,29 @@ _FREE_TEXT = {
 }
 
 
+_ATOM = re.compile(r"(?<![^\s()])(?!(?:AND|OR)(?![^\s()]))[^\s()]+(?:\s+WITH\s+[^\s()]+)?", re.IGNORECASE)
+_INNER = re.compile(r"\(([^()]*)\)")
+
+
 def permissive_expression(expression: str) -> bool:
     """Says whether an SPDX expression allows use under permissive terms alone.
 
     ``OR`` needs one permissive side, ``AND`` needs both; ``WITH`` an exception never passes (the exceptions in use
     soften copyleft licences, which do not pass in the first place).
     """
-    tokens = re.findall(r"\(|\)|[^\s()]+", expression)
-    position = 0
+    known, text = _ATOM.sub(lambda found: " 1 " if found[0] in PERMISSIVE else " 0 ", f"({expression})"), ""
+    while known != text:  # from the innermost brackets outwards
+        text = known
+        known = _INNER.sub(lambda found: f" {_either(found[1])} ", text)
+    return known.strip() == "1"
 
-    def peek() -> str:
-        return tokens[position].upper() if position < len(tokens) else ""
 
-    def take() -> str:
-        nonlocal position
-        if position >= len(tokens):
-            raise ValueError("unexpected end")
-        position += 1
-        return tokens[position - 1]
-
-    def either() -> bool:
-        passes = both()
-        while peek() == "OR":
-            take()
-            passes = both() or passes
-        return passes
-
-    def both() -> bool:
-        passes = atom()
-        while peek() == "AND":
-            take()
-            passes = atom() and passes
-        return passes
-
-    def atom() -> bool:
-        token = take()
-        if token == "(":
-            passes = either()
-            if take() != ")":
-                raise ValueError("unbalanced parenthesis")
-            return passes
-        passes = token in PERMISSIVE
-        if peek() == "WITH":
-            take()
-            take()
-            return False
-        return passes
-
-    try:
-        return either() and position == len(tokens)
-    except ValueError:
-        return False
+def _either(inside: str) -> str:
+    """Of an expression without brackets whether one side of it passes; what is none stays a word that nobody knows."""
+    sides = [[atom.strip() for atom in re.split(r"\bAND\b", side)] for side in re.split(r"\bOR\b", inside.upper())]
+    if not all(atom in ("0", "1") for side in sides for atom in side):
+        return "?"
+    return "1" if any("0" not in side for side in sides) else "0"
 
 
 def decide(metadata: Message) -> tuple[str, bool]:

@@ -11,6 +11,13 @@ import json
 import sys
 from pathlib import Path
 
+from foretype_lab.corpus import build, sources
+from foretype_lab.corpus import download as downloading
+from foretype_lab.corpus import verify as verifying
+from foretype_lab.corpus.never_train import NeverTrain, normalise
+from foretype_lab.corpus.shards import read_shards
+from foretype_lab.corpus.store import build_store
+
 _CORPUS = Path(__file__).parents[2] / "corpus"
 _SOURCES = _CORPUS / "sources.toml"
 
@@ -22,10 +29,6 @@ def manifest_of(plan: Path) -> Path:
 
 def download(work: Path, plan_file: Path) -> None:
     """Downloads the sources of a list, at the versions of its manifest where it has them, and the check's."""
-    from foretype_lab.corpus import download as downloading
-    from foretype_lab.corpus import sources
-    from foretype_lab.corpus.never_train import NeverTrain
-
     plan = sources.Plan.load(plan_file)
     never = NeverTrain.load(_CORPUS / "never_train.toml")
     pinned = _versions(manifest_of(plan_file))
@@ -46,8 +49,6 @@ def download(work: Path, plan_file: Path) -> None:
 
 def _stored_as(name: str) -> str:
     """How a manifest has a name of a list: an npm package with its scope in one word."""
-    from foretype_lab.corpus.never_train import normalise
-
     return normalise(name.lstrip("@").replace("/", "-"))
 
 
@@ -55,15 +56,12 @@ def _versions(manifest: Path) -> dict[tuple[str, str], str]:
     """Version of each source of a manifest, by kind and name: `fabric` is a wheel and an npm package."""
     if not manifest.exists():
         return {}
-    sources = json.loads(manifest.read_text())["sources"]
-    return {(item.get("kind", "wheel"), _stored_as(item["name"])): item["version"] for item in sources}
+    listed = json.loads(manifest.read_text())["sources"]
+    return {(item.get("kind", "wheel"), _stored_as(item["name"])): item["version"] for item in listed}
 
 
 def corpus(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
     """Builds the shards and writes the manifest beside the source list."""
-    from foretype_lab.corpus import build, sources
-    from foretype_lab.corpus.never_train import NeverTrain
-
     plan = sources.Plan.load(plan_file)
     repositories = work / "repositories"
     others = [
@@ -89,12 +87,10 @@ def corpus(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
 
 def verify(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
     """Reads the shards back, as training would, and fails where one holds what must not be trained on."""
-    from foretype_lab.corpus import build, sources, verify
-
     never = sources.open_commits(sources.Plan.load(plan_file).never_train, work / "repositories")
     texts = build.never_train_texts([*sources.open_wheels(work / "never"), *never], benchmarks)
     manifest = json.loads(manifest_of(plan_file).read_text())
-    faults = list(verify.faults(manifest, work / "corpus", texts))
+    faults = list(verifying.faults(manifest, work / "corpus", texts))
     for fault in faults:
         _say(fault)
     if faults:
@@ -104,9 +100,6 @@ def verify(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
 
 def store(work: Path) -> None:
     """Builds the text stores that training samples from."""
-    from foretype_lab.corpus.shards import read_shards
-    from foretype_lab.corpus.store import build_store
-
     for split in ("train", "validation"):
         build_store(read_shards(work / "corpus", split), work / "store" / split)
 

@@ -18,7 +18,7 @@ from foretype_context.errors import GitError
 from foretype_context.folder.git import Repository, repository_at
 
 from foretype_lab.corpus.filters import MAX_FILE_BYTES
-from foretype_lab.errors import CorpusSourceError
+from foretype_lab.errors import LabError
 
 _GIT_S = 600.0
 
@@ -47,7 +47,7 @@ def tar_files(path: Path, wanted: Wanted, *, strip: int = 1) -> Files:
                     if stream is not None:
                         yield name, stream.read(MAX_FILE_BYTES + 1)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise CorpusSourceError(f"{path} cannot be read ({error}); delete it and download it again") from error
+        raise LabError(f"{path} cannot be read ({error}); delete it and download it again") from error
 
 
 def folder_files(folder: Path, wanted: Wanted) -> Files:
@@ -63,7 +63,7 @@ def git_files(repository: Path, commit: str, wanted: Wanted) -> Files:
     """Files of a commit, in path order, read from the object store: no work tree is needed.
 
     Raises:
-        CorpusSourceError: the folder is no repository, or lacks the commit.
+        LabError: the folder is no repository, or lacks the commit.
     """
     listing = _git(repository, "ls-tree", "-r", "-z", "-l", "--full-tree", commit)
     entries: list[tuple[str, str]] = []
@@ -79,23 +79,23 @@ def git_files(repository: Path, commit: str, wanted: Wanted) -> Files:
         found = _repository(repository).blobs([identity for _, identity in entries], time_s=_GIT_S)
         for (name, _), data in zip(entries, found, strict=True):
             if data is None:
-                raise CorpusSourceError(f"{repository} lacks {name} of {commit}; fetch the commit whole")
+                raise LabError(f"{repository} lacks {name} of {commit}; fetch the commit whole")
             yield name, data
     except GitError as error:
-        raise CorpusSourceError(f"{error}; get it with `git clone`, at the commit of the source list") from error
+        raise LabError(f"{error}; get it with `git clone`, at the commit of the source list") from error
 
 
 def _git(repository: Path, *arguments: str) -> bytes:
     try:
         return _repository(repository).run(*arguments, time_s=_GIT_S)
     except GitError as error:
-        raise CorpusSourceError(f"{error}; get it with `git clone`, at the commit of the source list") from error
+        raise LabError(f"{error}; get it with `git clone`, at the commit of the source list") from error
 
 
 def _repository(folder: Path) -> Repository:
     found = repository_at(folder) if folder.is_dir() else None
     if found is None:
-        raise CorpusSourceError(f"{folder} is not a git repository; get it with `git clone`")
+        raise LabError(f"{folder} is not a git repository; get it with `git clone`")
     return found
 
 
@@ -103,7 +103,7 @@ def debian_parts(description: Path) -> list[Path]:
     """The tarballs that a ``.dsc`` names, checked by its SHA-256.
 
     Raises:
-        CorpusSourceError: one is missing or has other content.
+        LabError: one is missing or has other content.
     """
     text = description.read_text("utf-8")
     body = text.split("\n\n", 1)[1] if text.startswith("-----BEGIN PGP") else text
@@ -117,12 +117,10 @@ def debian_parts(description: Path) -> list[Path]:
         if ".tar." not in name or name.endswith(".asc"):
             continue
         if not path.exists():
-            raise CorpusSourceError(f"{path} is missing; download {description.name} again")
+            raise LabError(f"{path} is missing; download {description.name} again")
         with path.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
-                raise CorpusSourceError(
-                    f"{path} is not what {description.name} describes; delete it and download it again"
-                )
+                raise LabError(f"{path} is not what {description.name} describes; delete it and download it again")
         parts.append(path)
     return parts
 

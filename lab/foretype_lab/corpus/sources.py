@@ -24,6 +24,7 @@ from foretype_models.artifacts import digest_file
 from foretype_lab.corpus import readers, terms
 from foretype_lab.corpus.languages import PYTHON, language_of
 from foretype_lab.corpus.never_train import normalise
+from foretype_lab.errors import LabError
 
 KINDS = ("wheel", "library", "sdist", "npm", "debian", "git")
 
@@ -140,7 +141,7 @@ def open_sdists(folder: Path) -> Iterator[Source]:
     for path in sorted(folder.glob("*.tar.gz")):
         found = dict(readers.tar_files(path, lambda name: name == "PKG-INFO"))
         if "PKG-INFO" not in found:
-            raise readers.CorpusSourceError(f"{path} has no PKG-INFO at its top, so it is no sdist; delete it")
+            raise LabError(f"{path} has no PKG-INFO at its top, so it is no sdist; delete it")
         metadata = email.message_from_bytes(found["PKG-INFO"])
         name = normalise(str(metadata["Name"]))
         yield Source(name, str(metadata["Version"]), path.name, digest_file(path), metadata, path, "sdist")
@@ -151,7 +152,7 @@ def open_npm(folder: Path) -> Iterator[Source]:
     for path in sorted(folder.glob("*.tgz")):
         found = re.fullmatch(r"(.+?)-(\d+\.\d+\.\d+.*)\.tgz", path.name)
         if found is None:
-            raise readers.CorpusSourceError(f"{path} is not named like a tarball of `npm pack`; download it again")
+            raise LabError(f"{path} is not named like a tarball of `npm pack`; download it again")
         yield Source(found[1], found[2], path.name, digest_file(path), None, path, "npm", frozenset())
 
 
@@ -166,12 +167,12 @@ def open_commits(commits: tuple[Commit, ...], folder: Path) -> Iterator[Source]:
     """Opens repositories, which lie under ``folder/owner/name`` as a clone with or without a work tree.
 
     Raises:
-        CorpusSourceError: one is not there.
+        LabError: one is not there.
     """
     for item in sorted(commits, key=lambda item: item.name):
         location = folder / item.name
         if not location.exists():
-            raise readers.CorpusSourceError(f"{location} is missing; get {item.url} at {item.commit} into it")
+            raise LabError(f"{location} is missing; get {item.url} at {item.commit} into it")
         yield Source(item.name, item.commit, item.url, "", None, location, "git", item.languages)
 
 
@@ -202,7 +203,7 @@ def terms_of(source: Source) -> terms.Terms:
     """Reads a source's terms from its own metadata.
 
     Raises:
-        CorpusSourceError: the source cannot be read.
+        LabError: the source cannot be read.
     """
     if source.kind == "library":
         return terms.Terms("PSF-2.0", (("*", True),))

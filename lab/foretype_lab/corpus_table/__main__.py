@@ -10,7 +10,7 @@ from foretype_context.terminal import say, say_json
 
 from foretype_lab.corpus.store import Store
 from foretype_lab.corpus_table.build import build_table
-from foretype_lab.errors import TableBuildError
+from foretype_lab.errors import LabError
 
 
 def main(
@@ -29,7 +29,7 @@ def main(
             lexemes=lexemes,
             bytes_max=bytes_max,
         )
-    except (TableBuildError, OSError) as error:
+    except (LabError, OSError) as error:
         say(str(error), err=True)
         raise typer.Exit(1) from error
     say_json(result)

@@ -20,7 +20,7 @@ from foretype_context.text.lexemes import FILE_START
 from foretype_lab.corpus.store import Store
 from foretype_lab.corpus_table.count import ORDERS, Counts, Level, bytes_of, chosen, count_order, shares_in
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of
-from foretype_lab.errors import TableBuildError
+from foretype_lab.errors import LabError
 
 MAGIC: Final = b"FTTABLE1"
 _TOTAL_STEPS: Final = (8, 32, 128, 512, 4096)
@@ -43,7 +43,7 @@ def build_table(
         how many lexemes were read, and the contexts, followers and bytes written.
 
     Raises:
-        TableBuildError: no three repositories have anything in common, or the disk is full.
+        LabError: no three repositories have anything in common, or the disk is full.
     """
     corpus = read_corpus(store, bytes_per_repository=bytes_per_repository, only=suffix)
     vocabulary = vocabulary_of(corpus, lexemes)
@@ -57,7 +57,7 @@ def build_table(
         counts = count_order(repositories, order, file_start=len(names) + FILE_START)
         if not len(counts.hashes):
             if order == 1:
-                raise TableBuildError("no two lexemes stand together in three repositories; build a larger store")
+                raise LabError("no two lexemes stand together in three repositories; build a larger store")
             break
         levels.append(chosen(counts, shares_in(shorter, counts)))
         shorter = counts
@@ -81,9 +81,7 @@ def build_table(
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise TableBuildError(
-            f"{path} cannot be written ({error.strerror}); free some space and build again"
-        ) from error
+        raise LabError(f"{path} cannot be written ({error.strerror}); free some space and build again") from error
     return {"read": read, "contexts": contexts, "followers": followers, "bytes": path.stat().st_size}
 
 

@@ -12,10 +12,10 @@ import random
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from foretype_context.grammars.grammar import grammar
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.profile import Profile
@@ -29,21 +29,6 @@ from foretype_models.artifacts import locate
 _PACKAGES: Final = ("foretype_context", "foretype_client", "foretype_eval", "foretype_backend", "foretype_models")
 _SOURCES: Final = ("imports", "recent", "retrieval", "dependencies", "open")
 _KEYS_PER_PLACE: Final = 40
-
-
-class ContextOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
-
-    Attributes:
-        lines: of the file that is typed in.
-        keys: typed characters; each is one measurement.
-        snippets: candidates from other files per request.
-    """
-
-    lines: int = 10_000
-    keys: int = 2_000
-    snippets: int = 24
-    seed: int = 0
 
 
 def source_text(lines: int) -> str:
@@ -96,8 +81,13 @@ def _keys(document: Document, rng: random.Random) -> Iterator[Edit]:
         document.apply([Edit(first, at, "")], document.version + 1)
 
 
-def measure_context(options: ContextOptions) -> dict[str, Any]:
+def measure_context(*, lines: int, keys: int, snippets: int, seed: int) -> dict[str, Any]:
     """The report of `foretype bench context`, in milliseconds; prompts are in the shipped model's layout.
+
+    Args:
+        lines: of the file that is typed in.
+        keys: typed characters; each is one measurement.
+        snippets: candidates from other files per request.
 
     Raises:
         ArtifactError, TokenizerError, UnknownGrammarError, UnknownLayoutError: the shipped model cannot be read.
@@ -106,10 +96,10 @@ def measure_context(options: ContextOptions) -> dict[str, Any]:
     model = locate()
     tokenizer, family = load_tokenizer(model.tokenizer_path), grammar(model.grammar)
     layout = family.layout(own=model.profile.get("layout"))
-    text = source_text(options.lines)
+    text = source_text(lines)
     profile = Profile(model="context", grammar=family.id, tokenizer_digest=tokenizer.digest, layout=layout)
     assembler = Assembler(tokenizer, profile)
-    snippets = _snippets(options.snippets)
+    candidates = _snippets(snippets)
     opening = time.perf_counter()
     document = Document("file:///bench.py", text, path="bench.py")
     document.snapshot().syntax_at(len(text) // 2)
@@ -117,17 +107,15 @@ def measure_context(options: ContextOptions) -> dict[str, Any]:
     times: dict[str, list[float]] = {"didchange": [], "syntax": [], "assembly": []}
     cpu: dict[str, list[float]] = {name: [] for name in times}
     state, untreed, over = PlanState.empty(), 0, 0
-    keys = _keys(document, random.Random(options.seed))
     tokens = 0
-    for done in range(options.keys):
-        edit = next(keys)
+    for done, edit in enumerate(islice(_keys(document, random.Random(seed)), keys)):
         began = _now()
         document.apply([edit], document.version + 1)
         snapshot = document.snapshot()
         changed = _now()
         region = snapshot.syntax_at(edit.start + 1)
         parsed = _now()
-        plan, state = assembler.plan(state, snapshot, edit.start + 1, snippets=snippets, now=done * 0.2)
+        plan, state = assembler.plan(state, snapshot, edit.start + 1, snippets=candidates, now=done * 0.2)
         planned = _now()
         for name, start, end in (
             ("didchange", began, changed),
@@ -140,14 +128,14 @@ def measure_context(options: ContextOptions) -> dict[str, Any]:
         over += any(drop.reason == "assembly ran out of time" for drop in plan.dropped)
         tokens += plan.prompt_tokens
     return {
-        "lines": options.lines,
+        "lines": lines,
         "bytes": len(text.encode()),
-        "keys": options.keys,
-        "snippets": len(snippets),
+        "keys": keys,
+        "snippets": len(candidates),
         "grammar": family.id,
         "layout": layout,
         "strategy": assembler.strategy.id,
-        "prompt_tokens_mean": round(tokens / max(options.keys, 1)),
+        "prompt_tokens_mean": round(tokens / max(keys, 1)),
         "open_ms": round(opened_ms, 3),
         **{f"{name}_ms": _quantiles(values) for name, values in times.items()},
         # The same on the thread's own clock: what other processes took of the machine is not in it.

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
-from foretype_eval.console import fail, print_json
+from foretype_eval.console import tell
 from rich.table import Table
 
-from foretype_lab.editor_side.assembly import ContextOptions, measure_context
-from foretype_lab.editor_side.footprint import FootprintOptions, measure_footprint
-from foretype_lab.editor_side.large_file import LargeFileOptions, measure_large_file
+from foretype_lab.editor_side.assembly import measure_context
+from foretype_lab.editor_side.footprint import measure_footprint
+from foretype_lab.editor_side.large_file import measure_large_file
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -26,12 +25,7 @@ def footprint(
     settle_s: Annotated[float, typer.Option(min=0, help="Seconds of silence before that.")] = 10.0,
 ) -> None:
     """Import time of the language server; its memory and the private gateway's; processor time while nobody types."""
-    options = FootprintOptions(imports=imports, idle_s=idle_s, settle_s=settle_s)
-    try:
-        report = asyncio.run(measure_footprint(options))
-    except (ForetypeError, OSError) as error:
-        fail(str(error) or type(error).__name__)
-    _tell(report, as_json=as_json)
+    tell(asyncio.run(measure_footprint(imports=imports, idle_s=idle_s, settle_s=settle_s)), _print, as_json=as_json)
 
 
 def large_file(
@@ -42,12 +36,7 @@ def large_file(
     rest_s: Annotated[float, typer.Option(min=0, help="From opening a file to its first key.")] = 0.5,
 ) -> None:
     """The first key in a large file that was just opened, through the real language server, and the keys after it."""
-    options = LargeFileOptions(files=files, lines=lines, keys=keys, rest_s=rest_s)
-    try:
-        report = asyncio.run(measure_large_file(options))
-    except (ForetypeError, OSError) as error:
-        fail(str(error) or type(error).__name__)
-    _tell(report, as_json=as_json)
+    tell(asyncio.run(measure_large_file(files=files, lines=lines, keys=keys, rest_s=rest_s)), _print, as_json=as_json)
 
 
 def context(
@@ -58,17 +47,10 @@ def context(
     seed: Annotated[int, typer.Option(help="Where it is typed.")] = 0,
 ) -> None:
     """What a key costs in the editor's process, in the shipped model's layout: the change, the parse, the prompt."""
-    try:
-        report = measure_context(ContextOptions(lines=lines, keys=keys, snippets=snippets, seed=seed))
-    except (ForetypeError, OSError) as error:
-        fail(str(error))
-    _tell(report, as_json=as_json)
+    tell(measure_context(lines=lines, keys=keys, snippets=snippets, seed=seed), _print, as_json=as_json)
 
 
-def _tell(report: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-        return
+def _print(report: dict[str, Any]) -> None:
     table = Table("", "", show_header=False)
     for name, value in report.items():
         table.add_row(name, msgspec.json.encode(value).decode())

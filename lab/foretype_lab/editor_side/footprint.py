@@ -15,10 +15,9 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import psutil
 from foretype_client.private_gateway.finding import find_gateway
-from foretype_eval.errors import LspGoneError
+from foretype_eval.errors import EvalError
 from foretype_eval.gateway import stop_gateway
 from foretype_eval.latency.editor_bench import first_suggestion
 from foretype_eval.latency.lsp_client import LspClient
@@ -41,52 +40,43 @@ main()
 _MIB: Final = 1 << 20
 
 
-class FootprintOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
-
-    Attributes:
-        imports: interpreters that import the language server.
-        settle_s: silence after the first suggestion, before memory and idling are looked at.
-        idle_s: how long idling is watched; 0 leaves it, and the memory, out.
-    """
-
-    imports: int = 10
-    settle_s: float = 10.0
-    idle_s: float = 20.0
-
-
 class _Processes(NamedTuple):
     client: LspClient
     server: psutil.Process
     gateway: list[psutil.Process]  # and the engine, which is its child
 
 
-async def measure_footprint(options: FootprintOptions) -> dict[str, Any]:
+async def measure_footprint(*, imports: int, settle_s: float, idle_s: float) -> dict[str, Any]:
     """The report: `import_ms`, `import_cpu_ms`, `memory_mib`, `idle_ms_per_s`; what was left out is missing.
 
     Where nobody types for so long that the engine rests, `memory_at_rest_mib` and `suggestion_after_rest_ms` in place of the last.
 
+    Args:
+        imports: interpreters that import the language server.
+        settle_s: silence after the first suggestion, before memory and idling are looked at.
+        idle_s: how long idling is watched; 0 leaves it, and the memory, out.
+
     Raises:
-        LspGoneError: the language server ended; or no gateway registered itself.
+        EvalError: the language server ended; or no gateway registered itself.
         TimeoutError: no suggestion came.
     """
     report: dict[str, Any] = {}
-    if options.imports:
-        taken = [await asyncio.to_thread(_import_ms) for _ in range(options.imports)]
+    if imports:
+        taken = [await asyncio.to_thread(_import_ms) for _ in range(imports)]
         for name, values in zip(("import_ms", "import_cpu_ms"), zip(*taken, strict=True), strict=True):
             report[name] = percentiles(values)._asdict()
-    if options.idle_s:
+    if idle_s:
         async with _running() as processes:
-            await asyncio.sleep(options.settle_s)
+            await asyncio.sleep(settle_s)
             server, gateway = [processes.server], processes.gateway
             report["memory_mib"] = {"server": _resident(server), "gateway": _resident(gateway)}
             before = _used_s(server), _used_s(gateway)
-            await asyncio.sleep(options.idle_s)
+            await asyncio.sleep(idle_s)
             left = [one for one in gateway if one.is_running()]
             after = _used_s(server), _used_s(left)
             if (
                 left != gateway
-            ):  # the engine rests: its memory was given back, and what it had used is not told any more
+            ):  # the engine rests: its memory was given back, and its processor time is not told any more
                 report["memory_at_rest_mib"] = {"server": _resident(server), "gateway": _resident(left)}
                 began = time.perf_counter()
                 await first_suggestion(processes.client, "after_a_rest")
@@ -94,7 +84,7 @@ async def measure_footprint(options: FootprintOptions) -> dict[str, Any]:
                 return report
             names = ("server", "gateway")
             report["idle_ms_per_s"] = {
-                name: round((end - begin) * 1e3 / options.idle_s, 2)
+                name: round((end - begin) * 1e3 / idle_s, 2)
                 for name, begin, end in zip(names, before, after, strict=True)
             }
     return report
@@ -104,7 +94,7 @@ def _import_ms() -> tuple[float, float]:
     """By the clock, and of processor time."""
     ran = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=False)
     if ran.returncode:
-        raise LspGoneError(f"the language server cannot be imported: {ran.stderr.strip()[-300:]}")
+        raise EvalError(f"the language server cannot be imported: {ran.stderr.strip()[-300:]}")
     wall_ms, cpu_ms = map(float, ran.stderr.splitlines()[-1].split())
     return wall_ms, cpu_ms
 
@@ -119,7 +109,7 @@ async def _running() -> AsyncGenerator[_Processes]:
             await first_suggestion(server)
             record = await find_gateway(Path(folder))
             if record is None:
-                raise LspGoneError("a suggestion came, and no gateway is registered")
+                raise EvalError("a suggestion came, and no gateway is registered")
             gateway = psutil.Process(record.pid)
             yield _Processes(server, psutil.Process(server.pid), [gateway, *gateway.children(recursive=True)])
         finally:

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from foretype_eval.gateway import GatewayOptions, private_gateway
 from foretype_eval.latency.editor_bench import OpenFile, until_ready, watch_noise
 from foretype_eval.latency.lsp_client import LspClient
@@ -28,32 +27,22 @@ _KEY_S: Final = 0.05
 """Between two keys: ten a second is fast, and twenty is faster than anybody."""
 
 
-class LargeFileOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
-
-    Attributes:
-        files: opened one after the other; each is one first key.
-        keys: typed in each.
-        rest_s: between opening a file and its first key.
-    """
-
-    files: int = 12
-    lines: int = 10_000
-    keys: int = 20
-    rest_s: float = 0.5
-
-
-async def measure_large_file(options: LargeFileOptions) -> dict[str, Any]:
+async def measure_large_file(*, files: int, lines: int, keys: int, rest_s: float) -> dict[str, Any]:
     """The report, rows of milliseconds: `open`, `first_key` (the change and its question), `key` likewise, `change`, `noise`.
 
     `first_key_work` and `key_work` are the processor time of the server's main thread from the key until its question is answered.
 
+    Args:
+        files: opened one after the other; each is one first key.
+        keys: typed in each.
+        rest_s: between opening a file and its first key.
+
     Raises:
-        GatewayGoneError, LspGoneError: a process ended, or did not start.
+        GatewayGoneError, EvalError: a process ended, or did not start.
         OSError: there are no source files to open.
     """
     figures = LatencyFigures()
-    text = source_text(options.lines)
+    text = source_text(lines)
     with tempfile.TemporaryDirectory(prefix="foretype-bench-") as folder:
         async with private_gateway(GatewayOptions(engine="scripted"), state_dir=Path(folder)) as endpoint:
             server = await LspClient.start()
@@ -63,29 +52,27 @@ async def measure_large_file(options: LargeFileOptions) -> dict[str, Any]:
                     {"gatewayUrl": endpoint.url, "token": endpoint.token or "", "index": {"enable": False}}
                 )
                 await until_ready(server)
-                for number in range(options.files):
-                    await _one_file(server, text, number, options, figures)
+                for number in range(files):
+                    # Each has its own text, so that nothing of the one before it is known.
+                    own = f"# file {number}\n" + text.replace("self", f"self{number}")
+                    at = own.index("\n", len(own) * (number + 1) // (files + 2)) + 1
+                    site = Site(f"large_{number}.py", f"{own[:at]}\n{own[at:]}", at, "")
+                    await _one_file(server, site, keys, rest_s, figures)
             finally:
                 noise.cancel()
                 await asyncio.gather(noise, return_exceptions=True)
                 await server.stop()
     names = ("open", "first_key", "first_key_work", "key", "key_work", "change", "noise")
-    return {f"{name}_ms": figures.row(name) for name in names} | {"lines": options.lines, "bytes": len(text)}
+    return {f"{name}_ms": figures.row(name) for name in names} | {"lines": lines, "bytes": len(text)}
 
 
-async def _one_file(
-    server: LspClient, text: str, number: int, options: LargeFileOptions, figures: LatencyFigures
-) -> None:
-    # Each has its own text, so that nothing of the one before it is known; the hole is another place of the file each time.
-    whole = f"# file {number}\n" + text.replace("self", f"self{number}")
-    at = whole.index("\n", len(whole) * (number + 1) // (options.files + 2)) + 1
-    whole = f"{whole[:at]}\n{whole[at:]}"
+async def _one_file(server: LspClient, site: Site, keys: int, rest_s: float, figures: LatencyFigures) -> None:
     began = time.perf_counter()
-    with contextlib.closing(OpenFile(server, Site(f"large_{number}.py", whole, at, ""), "file:///bench")) as file:
+    with contextlib.closing(OpenFile(server, site, "file:///bench")) as file:
         await server.request("foretype/status", {})
         figures.add("open", (time.perf_counter() - began) * 1e3)
-        await asyncio.sleep(options.rest_s)
-        for key, character in enumerate(_TYPED[: options.keys]):
+        await asyncio.sleep(rest_s)
+        for key, character in enumerate(_TYPED[:keys]):
             name = "key" if key else "first_key"
             used_ms, began = server.work_ms(), time.perf_counter()
             file.insert(character)

@@ -15,7 +15,6 @@ from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_eval.statistics import percentiles
 
 from foretype_lab.fast_tier.asking import ClaimOptions, ask, drawn, started
-from foretype_lab.fast_tier.steps import Steps
 
 SLACK_MS: Final = 5.0
 STRANGER_MS: Final = 50.0
@@ -55,10 +54,34 @@ def verdict(waits_ms: list[float], steps_ms: list[float]) -> dict[str, Any]:
     }
 
 
+class _Steps:
+    """When steps ended, by vLLM's own statistics: a listener beside its own; `ended` has (time, requests running) of each step since it was cleared."""
+
+    def __init__(self, engine: VllmEngine) -> None:
+        self.ended: list[tuple[float, int]] = []
+        llm, _ = engine.library()
+        llm.logger_manager.stat_loggers.append(self)
+
+    def record(self, scheduler_stats: Any, iteration_stats: Any, **_: Any) -> None:
+        """What vLLM calls after a step."""
+        if scheduler_stats is not None:
+            self.ended.append((time.perf_counter(), scheduler_stats.num_running_reqs))
+
+    async def until(self, running: int, *, at_most: bool) -> float:
+        """The end of the first step after now that leaves at most (else at least) so many running."""
+        seen = len(self.ended)
+        while True:
+            for when, count in self.ended[seen:]:
+                if count <= running if at_most else count >= running:
+                    return when
+            seen = len(self.ended)
+            await asyncio.sleep(0.0005)
+
+
 class _Engine:
     def __init__(self, engine: VllmEngine, batched_tokens: int) -> None:
         self._engine = engine
-        self._steps = Steps(engine)
+        self._steps = _Steps(engine)
         self._draw = random.Random(3)
         # A prompt of several steps, so that some of it is seen to run.
         self._long = min(_CONTEXT_TOKENS - 64, max(_LONG_TOKENS, 3 * batched_tokens))

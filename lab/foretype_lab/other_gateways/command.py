@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 import uvloop
-from foretype_context.errors import ForetypeError
-from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.console import progress_bars, tell
 from foretype_eval.load.command import print_report
 
 from foretype_lab.other_gateways.measure import PeerLoadOptions, run_peer
@@ -37,15 +36,9 @@ def peer_load(
         seed=seed,
         pin=pin,
     )
-    try:
-        with progress_bars() as progress:
-            result = uvloop.run(run_peer(options, progress=progress))
-    except (ForetypeError, OSError) as error:
-        fail(str(error) or type(error).__name__)
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
+    with progress_bars() as progress:
+        result = uvloop.run(run_peer(options, progress=progress))
+    tell(result, _print, as_json=as_json)
 
 
 def _print(result: dict[str, Any]) -> None:

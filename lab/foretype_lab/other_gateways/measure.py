@@ -64,7 +64,7 @@ async def run_peer(options: PeerLoadOptions, *, progress: Progress) -> dict[str,
 
     Raises:
         GatewayGoneError: the peer is not installed, or does not start.
-        WorkloadError: there is no code here to send.
+        EvalError: there is no code here to send.
     """
     places = cores() if options.pin else []
     near, far = (places[0], places[-1]) if len(places) > 1 else (None, None)

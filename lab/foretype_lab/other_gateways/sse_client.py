@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
+import httptools
 import msgspec
 from foretype_wire.errors import GatewayGoneError
 
@@ -50,7 +51,7 @@ class SseConnection(asyncio.Protocol):
         self.on_end: Callable[[str | None], None] = _nothing_of
         self.usable = True
         self._transport: asyncio.Transport | None = None
-        self._forget()
+        self._busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one, and is no subclass
@@ -61,8 +62,8 @@ class SseConnection(asyncio.Protocol):
             self._end(f"hung up: {exc or 'closed'}")
 
     def send(self, request: bytes) -> None:
-        self._forget()
-        self._busy = True
+        self._busy, self._first, self._read, self._text = True, False, 0, bytearray()
+        self._parser = httptools.HttpResponseParser(self)
         if self._transport is not None:
             self._transport.write(request)
 
@@ -74,65 +75,18 @@ class SseConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._busy:  # what comes after the end belongs to nothing
             return
-        self._raw += data
-        if self._status == 0 and not self._head():
-            return
-        if self._chunked:
-            over = self._chunks()
-        else:
-            self._text += self._raw
-            over = self._length is not None and len(self._text) >= self._length
-            self._raw.clear()
-        if self._status == 200 and not self._first:
-            self._events()
-        if over and self._busy:
-            self._end(self._problem())
-
-    def _forget(self) -> None:
-        self._busy, self._first, self._status = False, False, 0
-        self._chunked, self._length, self._read = False, None, 0
-        self._raw, self._text = bytearray(), bytearray()
-
-    _length: int | None
-
-    def _head(self) -> bool:
-        end = self._raw.find(b"\r\n\r\n")
-        if end < 0:
-            return False
-        lines = bytes(self._raw[:end]).decode("latin-1").split("\r\n")
-        del self._raw[: end + 4]
-        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-        status = [*lines[0].split(" "), "", ""][1]
-        self._status = int(status) if status.isdigit() else -1
-        self._chunked = "chunked" in fields.get("transfer-encoding", "").lower()
-        if fields.get("content-length", "").isdigit():
-            self._length = int(fields["content-length"])
-        if fields.get("connection", "").lower() == "close":
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self.close()
             self.usable = False
-        return True
+            self.on_end(f"no HTTP: {error}")
 
-    def _chunks(self) -> bool:
-        """Take whole chunks of the raw bytes; True at the last one."""
-        raw = self._raw
-        while (line := raw.find(b"\r\n")) >= 0:
-            try:
-                size = int(bytes(raw[:line]).partition(b";")[0], 16)
-            except ValueError:
-                self.close()
-                self.usable = False
-                self._busy = True
-                self._end("a chunk without a size")
-                return False
-            if len(raw) < line + 2 + size + 2:
-                return False
-            self._text += raw[line + 2 : line + 2 + size]
-            del raw[: line + 2 + size + 2]
-            if not size:
-                return True
-        return False
-
-    def _events(self) -> None:
-        """Look for the first text among whole events that were not looked at yet."""
+    def on_body(self, part: bytes) -> None:
+        """Looks for the first text among whole events that were not looked at yet."""
+        self._text += part
+        if self._first or self._parser.get_status_code() != 200:
+            return
         while (end := self._text.find(b"\n\n", self._read)) >= 0:
             event = bytes(self._text[self._read : end]).strip()
             self._read = end + 2
@@ -146,10 +100,11 @@ class SseConnection(asyncio.Protocol):
                     self.on_first()
                     return
 
-    def _problem(self) -> str | None:
-        if self._status != 200:
-            return f"status {self._status}: {bytes(self._text[:200]).decode('utf-8', 'replace')}"
-        return None if self._first else f"no text came: {bytes(self._text[-200:]).decode('utf-8', 'replace')}"
+    def on_message_complete(self) -> None:
+        self.usable = self._parser.should_keep_alive()
+        status, said = self._parser.get_status_code(), self._text.decode("utf-8", "replace")
+        problem = None if self._first else f"no text came: {said[-200:]}"
+        self._end(problem if status == 200 else f"status {status}: {said[:200]}")
 
     def _end(self, problem: str | None) -> None:
         self._busy = False

@@ -11,14 +11,15 @@ import argparse
 import asyncio
 import itertools
 import sys
+from collections import deque
 from typing import Any, Final, cast
 
+import httptools
 import msgspec
 
 MODEL: Final = "scripted"
 _WORD: Final = " token"
 _HEAD: Final = b"HTTP/1.1 %d %s\r\ncontent-type: %s\r\n%s\r\n"
-_MAX_BODY_BYTES: Final = 4 << 20
 
 
 class _Options(msgspec.Struct, frozen=True):
@@ -43,7 +44,8 @@ class ScriptedServer(asyncio.Protocol):
     def __init__(self, frame_s: float) -> None:
         self._frame_s = frame_s
         self._loop = asyncio.get_running_loop()
-        self._buffer = bytearray()
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[tuple[bytes, str, bytes]] = deque()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -55,33 +57,29 @@ class ScriptedServer(asyncio.Protocol):
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
+        self._parser.feed_data(data)
+
+    def on_message_begin(self) -> None:
+        self._url, self._body = b"", bytearray()
+
+    def on_url(self, part: bytes) -> None:
+        self._url += part
+
+    def on_body(self, part: bytes) -> None:
+        self._body += part
+
+    def on_message_complete(self) -> None:
+        path = self._url.decode("latin-1").partition("?")[0]
+        self._waiting.append((self._parser.get_method(), path, bytes(self._body)))
         self._next()
 
     def _next(self) -> None:
-        """Answer one whole request of the buffer, unless one is being answered."""
-        end = self._buffer.find(b"\r\n\r\n")
-        if self._timer is not None or end < 0:
-            return
-        head = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
-        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-        length = fields.get("content-length", "0")
-        if not length.isdigit() or int(length) > _MAX_BODY_BYTES or "transfer-encoding" in fields:
-            self._whole(411, {"error": {"message": "send content-length, at most 4 MiB"}})
-            if self._transport is not None:
-                self._transport.close()
-            return
-        if len(self._buffer) < end + 4 + int(length):
-            return
-        body = bytes(self._buffer[end + 4 : end + 4 + int(length)])
-        del self._buffer[: end + 4 + int(length)]
-        method, path = [*head[0].split(" "), "", ""][:2]
-        self._answer(method, path.partition("?")[0], body)
-        if self._timer is None and self._buffer:
-            self._next()
+        """Answers one whole request after the other, unless one is being answered."""
+        while self._timer is None and self._waiting:
+            self._answer(*self._waiting.popleft())
 
-    def _answer(self, method: str, path: str, body: bytes) -> None:
-        if method == "POST" and path == "/v1/completions":
+    def _answer(self, method: bytes, path: str, body: bytes) -> None:
+        if method == b"POST" and path == "/v1/completions":
             try:
                 self._complete(_decode(body))
             except msgspec.DecodeError as error:
@@ -121,7 +119,7 @@ class ScriptedServer(asyncio.Protocol):
 
     def _whole(self, status: int, body: dict[str, Any]) -> None:
         text = _encode(body)
-        reason = {200: b"OK", 400: b"Bad Request", 404: b"Not Found", 411: b"Length Required"}[status]
+        reason = {200: b"OK", 400: b"Bad Request", 404: b"Not Found"}[status]
         self._write(_HEAD % (status, reason, b"application/json", b"content-length: %d\r\n" % len(text)) + text)
 
     def _write(self, data: bytes) -> None:

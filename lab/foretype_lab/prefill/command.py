@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
-from foretype_context.errors import ForetypeError
 from foretype_context.prompt.profile import Budgets
 from foretype_context.terminal import console
 from foretype_context.tokens.tokenizer import load_tokenizer
-from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.console import fail, progress_bars, tell
 from foretype_models.artifacts import locate
 from rich.table import Table
 
@@ -21,73 +19,6 @@ from foretype_lab.prefill.measure import LAYOUTS, MeasureOptions, measure
 from foretype_lab.prefill.typed_commits import recording_of
 
 _PIPE_COLUMNS: Final = 140
-
-Progress = Callable[[str, int, int], None]
-
-
-class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure, on what.
-
-    Attributes:
-        commits: of a repository: the newest N, or a range `A..B`.
-        after_deletions: also ask after changes that insert nothing.
-        seed: of the typist's rhythm when commits are typed.
-    """
-
-    source: Path
-    commits: int | str = 10
-    suffixes: tuple[str, ...] = (".py",)
-    seed: int = 0
-    block_tokens: int = 16
-    layouts: tuple[str, ...] = LAYOUTS
-    grammar: str | None = None
-    prompt_tokens: int | None = None
-    suffix_tokens: int | None = None
-    debounce_ms: float = 75.0
-    after_deletions: bool = True
-
-
-def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _done, _total: None) -> dict[str, Any]:
-    """Measure, and return the report.
-
-    Raises:
-        RecordingError, RepositoryError, OSError: the input cannot be read.
-        ArtifactError, TokenizerError: no tokenizer.
-        ProfileError: the budget is too small, or the grammar has no such layout.
-        UnknownGrammarError: no such family.
-    """
-    shipped = locate()
-    tokenizer, grammar = load_tokenizer(shipped.tokenizer_path), options.grammar or shipped.grammar
-    recording = recording_of(
-        options.source, options.commits, suffixes=options.suffixes, seed=options.seed, progress=progress
-    )
-    moments = list(moments_of(recording, debounce_ms=options.debounce_ms, after_deletions=options.after_deletions))
-    chosen = {"prompt_tokens": options.prompt_tokens, "suffix_tokens": options.suffix_tokens}
-    budgets = msgspec.structs.replace(Budgets(), **{name: value for name, value in chosen.items() if value is not None})
-    measured = measure(
-        moments,
-        tokenizer,
-        MeasureOptions(
-            layouts=options.layouts,
-            grammar=grammar,
-            own_layout=shipped.profile.get("layout") if options.grammar is None else None,
-            block_tokens=options.block_tokens,
-            budgets=budgets,
-        ),
-        progress=lambda done: progress("requests", done, len(moments)),
-    )
-    return {
-        **measured,
-        "recording": recording.name,
-        "grammar": grammar,
-        "block_tokens": options.block_tokens,
-        "debounce_ms": options.debounce_ms,
-        "after_deletions": options.after_deletions,
-        "seed": options.seed,
-        "budgets": msgspec.to_builtins(budgets),
-        "tokenizer_digest": tokenizer.digest,
-        "left_out": recording.notes,
-    }
 
 
 def prefill(
@@ -113,32 +44,45 @@ def prefill(
     layouts = tuple(layout or LAYOUTS)
     if unknown := [name for name in layouts if name not in LAYOUTS]:
         fail(f"--layout: {', '.join(unknown)} is none of {', '.join(LAYOUTS)}")
-    options = PrefillOptions(
-        source=source,
-        commits=int(commits) if commits.isdigit() else commits,
-        suffixes=tuple(suffix or (".py",)),
-        seed=seed,
-        block_tokens=block,
+    shipped = locate()
+    tokenizer, spoken = load_tokenizer(shipped.tokenizer_path), grammar or shipped.grammar
+    chosen = {"prompt_tokens": prompt_tokens, "suffix_tokens": suffix_tokens}
+    budgets = msgspec.structs.replace(Budgets(), **{name: value for name, value in chosen.items() if value is not None})
+    options = MeasureOptions(
         layouts=layouts,
-        grammar=grammar,
-        prompt_tokens=prompt_tokens,
-        suffix_tokens=suffix_tokens,
-        debounce_ms=debounce_ms,
-        after_deletions=after_deletions,
+        grammar=spoken,
+        own_layout=shipped.profile.get("layout") if grammar is None else None,
+        block_tokens=block,
+        budgets=budgets,
     )
-    try:
-        with progress_bars() as progress:
-            result = run_prefill(options, progress=progress)
-    except (ForetypeError, OSError) as error:
-        fail(str(error))
-    if as_json:
-        print_json(result)
-    else:
-        screen = console()
-        # In a pipe there is no width to respect, and half a figure is none.
-        if not screen.is_terminal:
-            screen = console(width=_PIPE_COLUMNS)
-        screen.print(_table(result))
+    with progress_bars() as progress:
+        selection = int(commits) if commits.isdigit() else commits
+        suffixes = tuple(suffix or (".py",))
+        recording = recording_of(source, selection, suffixes=suffixes, seed=seed, progress=progress)
+        moments = list(moments_of(recording, debounce_ms=debounce_ms, after_deletions=after_deletions))
+        many = len(moments)
+        measured = measure(moments, tokenizer, options, progress=lambda done: progress("requests", done, many))
+    result = {
+        **measured,
+        "recording": recording.name,
+        "grammar": spoken,
+        "block_tokens": block,
+        "debounce_ms": debounce_ms,
+        "after_deletions": after_deletions,
+        "seed": seed,
+        "budgets": msgspec.to_builtins(budgets),
+        "tokenizer_digest": tokenizer.digest,
+        "left_out": recording.notes,
+    }
+    tell(result, _print, as_json=as_json)
+
+
+def _print(result: dict[str, Any]) -> None:
+    screen = console()
+    # In a pipe there is no width to respect, and half a figure is none.
+    if not screen.is_terminal:
+        screen = console(width=_PIPE_COLUMNS)
+    screen.print(_table(result))
 
 
 def _table(result: dict[str, Any]) -> Table:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.judgement import Candidate, SyntaxFilter, judge
 from foretype_client.flow.planning import call_of
@@ -31,13 +30,14 @@ from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.syntax.languages import language_of
+from foretype_eval.fim.grade import harms
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_models.artifacts import digest_file
 from foretype_wire.messages import Delta, Finish
 from rich.table import Table
 
 from foretype_lab.corpus.store import Store
-from foretype_lab.quality.behaviour import harms, loops, taken
+from foretype_lab.quality.behaviour import loops, taken
 
 KINDS: Final = ("next_line", "rest_of_line")
 AIMS: Final = {
@@ -48,29 +48,12 @@ AIMS: Final = {
     "harm": "≤ 4 %",
     "parses": "≥ 97 % in Python",
 }
+_SEED: Final = 11
 _ANSWER_TOKENS: Final = 48
 _DEADLINE_MS: Final = 60_000.0
 _COMMENTS: Final = ("#", "//", "/*", "*")
 
 Progress = Callable[[str, int, int], None]
-
-
-class BehaveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to measure.
-
-    Attributes:
-        store: folder with the text store `validation`.
-        cuts: of each language and kind.
-        languages: None for all of the store.
-        layout: of the prompts; None for the one that the file says.
-    """
-
-    model: Path
-    store: Path
-    cuts: int = 100
-    languages: tuple[str, ...] | None = None
-    layout: str | None = None
-    seed: int = 11
 
 
 class Cut(NamedTuple):
@@ -199,29 +182,37 @@ def _parses(cut: Cut, answer: Answer) -> bool | None:
     return any(taken(before + text + end + after[replaces:], language) for end in {"", rest})
 
 
-async def measure(options: BehaveOptions, *, progress: Progress = lambda _step, _done, _total: None) -> dict[str, Any]:
+async def measure(
+    model: Path, store: Path, *, cuts: int, languages: Sequence[str] | None, layout: str | None, progress: Progress
+) -> dict[str, Any]:
     """Shares by language and kind, and over all.
+
+    Args:
+        store: folder with the text store `validation`.
+        cuts: of each language and kind.
+        languages: None for all of the store.
+        layout: of the prompts; None for the one that the file says.
 
     Raises:
         GatewayGoneError: the gateway does not start with this file; the message says why.
         OSError: no store there.
     """
-    drawn = list(cuts_of(Store(options.store / "validation"), options.cuts, options.seed, options.languages))
+    drawn = list(cuts_of(Store(store / "validation"), cuts, _SEED, languages))
     rows: dict[str, dict[str, list[dict[str, bool | None]]]] = defaultdict(lambda: defaultdict(list))
-    async with connected(GatewayOptions(engine="embedded", model=options.model)) as gateway:
-        assembler = gateway.assembler(layout=options.layout)
+    async with connected(GatewayOptions(engine="embedded", model=model)) as gateway:
+        assembler = gateway.assembler(layout=layout)
         for number, (language, cut) in enumerate(drawn):
             told = judged(cut, await _ask(gateway.session, assembler, cut, number), assembler.tokenizer.encode)
             rows[language][cut.kind].append(told)
             progress("cuts", number + 1, len(drawn))
-        layout = options.layout or gateway.profile.layout
-        named = {"model": options.model.name, "grammar": gateway.profile.grammar, "layout": layout}
+        layout = layout or gateway.profile.layout
+        named = {"model": model.name, "grammar": gateway.profile.grammar, "layout": layout}
     every = [told for kinds in rows.values() for one in kinds.values() for told in one]
     return {
         **named,
-        "sha256": digest_file(options.model),
+        "sha256": digest_file(model),
         "answer_tokens": _ANSWER_TOKENS,
-        "seed": options.seed,
+        "seed": _SEED,
         "languages": {
             language: {kind: _shares(told) for kind, told in kinds.items()} for language, kinds in rows.items()
         },

@@ -1,4 +1,4 @@
-"""What a suggestion does apart from being right: loops, and harm to the syntax of the file."""
+"""What a suggestion does apart from being right: loops, and what the language's own checker says."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from pathlib import Path
 from shutil import which
 from types import MappingProxyType
 from typing import Final
-
-from foretype_context.syntax.languages import parser_for
 
 _CHECKERS: Final = MappingProxyType(
     {
@@ -38,27 +36,6 @@ def loops(ids: Sequence[int]) -> bool:
         if len(tail) == unit * repeats and tail == tail[:unit] * repeats:
             return True
     return False
-
-
-def _faults(text: str, language: str) -> int | None:
-    """ERROR and MISSING nodes of tree-sitter's tree; None for a language without a grammar here."""
-    parser = parser_for(language)
-    if parser is None:
-        return None
-    waiting = [parser.parse(text.encode("utf-8", "replace")).root_node]
-    found = 0
-    while waiting:
-        node = waiting.pop()
-        if node.has_error or node.is_missing:
-            found += node.is_error or node.is_missing
-            waiting += node.children
-    return found
-
-
-def harms(before: str, suggestion: str, after: str, language: str) -> bool | None:
-    """Whether the file has more syntax errors with the suggestion than without it; None where nothing can tell."""
-    with_it, without = _faults(before + suggestion + after, language), _faults(before + after, language)
-    return None if with_it is None or without is None else with_it > without
 
 
 def taken(text: str, language: str) -> bool | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from foretype_lab.errors import UndocumentedError
+from foretype_lab.errors import LabError
 
 _ENTRY: Final = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*)$")
 _UNSET: Final = re.compile(r"\s*Unset: (?P<what>.+)\.$")
@@ -27,13 +27,13 @@ class Documented(NamedTuple):
 
 
 def documented(cls: type) -> list[Documented]:
-    """Every field of a class. Raises UndocumentedError."""
+    """Every field of a class. Raises LabError."""
     said = described(cls)
     rows = [_row(name, default, said.pop(name, "")) for name, default in _fields(cls)]
     if silent := [row.name for row in rows if not row.text]:
-        raise UndocumentedError(f"{cls.__name__} does not say what {', '.join(silent)} is: add it to `Attributes:`")
+        raise LabError(f"{cls.__name__} does not say what {', '.join(silent)} is: add it to `Attributes:`")
     if said:
-        raise UndocumentedError(f"{cls.__name__} describes {', '.join(said)}, which it does not have")
+        raise LabError(f"{cls.__name__} describes {', '.join(said)}, which it does not have")
     return rows
 
 

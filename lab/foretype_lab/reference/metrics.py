@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import foretype_backend
 
-from foretype_lab.errors import UndocumentedError
+from foretype_lab.errors import LabError
 from foretype_lab.reference.documented import linked
 
 _KINDS: Final = {
@@ -50,7 +50,7 @@ def metrics_page() -> str:
 
 
 def every_metric() -> list[Metric]:
-    """By name. Raises UndocumentedError."""
+    """By name. Raises LabError."""
     root = Path(foretype_backend.__file__).parent
     return sorted({one for path in sorted(root.rglob("*.py")) for one in _metrics(path)})
 
@@ -79,7 +79,7 @@ def _found(call: ast.Call, kind: str, texts: dict[str, str]) -> Metric | None:
         return None  # collections.Counter(of something)
     text = _text(call.args[1], texts)
     if name is None or text is None:
-        raise UndocumentedError(f"line {call.lineno}: give the metric's name and its description as they are")
+        raise LabError(f"line {call.lineno}: give the metric's name and its description as they are")
     given = call.args[2:3] + [one.value for one in call.keywords if one.arg == "labels"]
     labels = tuple(_strings(given[0])) if given and isinstance(given[0], ast.List) else ()
     return Metric(name + "_total" * (kind == "counter"), kind, labels, text)

@@ -29,9 +29,8 @@ from foretype_wire import telemetry
 from foretype_wire.messages import ClientMessage, ErrorCode, GatewayMessage
 
 from foretype_lab.reference.commands import every_command, is_shown
-from foretype_lab.reference.fleet import TABLES
 from foretype_lab.reference.metrics import every_metric
-from foretype_lab.reference.settings import OPTIONS, rows_of, settings_tables
+from foretype_lab.reference.settings import FLEET, OPTIONS, rows_of, settings_tables
 
 _EDITORS: Final = Path(__file__).parents[3] / "editors"
 
@@ -137,7 +136,7 @@ KINDS: Final[Mapping[str, Callable[[], Iterable[str]]]] = {
     "command": lambda: (name for name, _ in every_command()),
     "option": _options,
     "config field": lambda: _fields(settings_tables()),
-    "fleet key": lambda: _fields(TABLES),
+    "fleet key": lambda: _fields(FLEET),
     "metric": lambda: (one.name for one in every_metric()),
     "HTTP path": _paths,
     "wire message": lambda: _tags(ClientMessage, GatewayMessage),

@@ -10,6 +10,8 @@ from foretype_backend.config.config import ConfigFile
 from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.engines.vllm.options import Speculation, VllmOptions
+from foretype_backend.fleet.ray.fleet_file import Cluster, DirectoryOptions, Fleet, Pool, Revision
+from foretype_backend.fleet.rollout.machine import RolloutOptions
 from foretype_backend.fleet.scaling.options import Hours, ScalingOptions
 from foretype_client.policy.switches import Switches
 from foretype_context.prompt.profile import Budgets
@@ -35,6 +37,15 @@ OPTIONS: Final[Iterable[tuple[str, str, type]]] = (
     ("`policies`", "policies.", Switches),
 )
 """Of the language server: title of each table, what stands before its names, its class."""
+FLEET: Final[Iterable[tuple[str, str, type]]] = (
+    ("`[fleet]`", "fleet.", Fleet),
+    ("`[cluster]`", "cluster.", Cluster),
+    ("`[directory]`", "directory.", DirectoryOptions),
+    ("`[[pool]]`", "pool.", Pool),
+    ("`[pool.revisions.NAME]`", "", Revision),
+    ("`[pool.rollout]`", "", RolloutOptions),
+)
+"""Of a fleet's file: title of each table, what stands before its names, its class."""
 _SCALING: Final = (("Scaling of a pool", "", ScalingOptions), ("An entry of `schedule`", "", Hours))
 
 
@@ -74,6 +85,19 @@ def options_page() -> str:
     )
 
 
+def fleet_page() -> str:
+    """As Markdown, table by table."""
+    return tables_page(
+        "# The fleet's file\n",
+        (
+            "What `foretype fleet --config FILE` reads, as TOML; [deploying](../deploy.md#a-fleet-on-ray) says what to do with it. Paths"
+            " in it are relative to it. An unknown key is refused by name.\n"
+        ),
+        FLEET,
+        head="key",
+    )
+
+
 def tables_page(heading: str, introduction: str, tables: Iterable[tuple[str, str, type]], *, head: str) -> str:
     """A page of one table a class: its title, what stands before each name, the class."""
     return "\n".join(
@@ -98,7 +122,7 @@ def section(title: str, prefix: str, cls: type, *, head: str = "setting") -> str
 
 
 def rows_of(cls: type) -> list[Documented]:
-    """The fields that are written in a table of that class; other tables in it are not among them. Raises UndocumentedError."""
+    """The fields that are written in a table of that class; other tables in it are not among them. Raises LabError."""
     skip = _NAMED_BY_ENGINE if cls in {engine for _, _, engine in _ENGINES} else ()
     return [row for row in documented(cls) if row.name not in skip and not _is_table(row)]
 

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.terminal import console, say
-from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.console import print_json, progress_bars
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.static_embedder import default_embedder
 from rich.table import Table
 
-from foretype_lab.errors import RepositorySourceError
 from foretype_lab.retrieval.index_bench import bench_index
 from foretype_lab.retrieval.large_repository import bench_large_repository
 from foretype_lab.retrieval.recall import measure_recall
@@ -49,10 +48,7 @@ def index(
     as_json: AsJson = False,
 ) -> None:
     """Index, open, ask and update: chunks per second, memory, milliseconds."""
-    try:
-        report = bench_index(sources or [], embedder, chunks=chunks, questions=questions, saves=saves)
-    except (RepositorySourceError, OSError) as error:
-        fail(str(error))
+    report = bench_index(sources or [], embedder, chunks=chunks, questions=questions, saves=saves)
     if as_json:
         print_json(report)
         return
@@ -68,10 +64,7 @@ def large_repository(
     as_json: AsJson = False,
 ) -> None:
     """A generated repository of many files: first index, memory, and a save until it is found."""
-    try:
-        report = bench_large_repository(files=files, saves=saves)
-    except (RepositorySourceError, OSError) as error:
-        fail(str(error))
+    report = bench_large_repository(files=files, saves=saves)
     if as_json:
         print_json(report)
         return
@@ -90,17 +83,14 @@ def retrieval(
     as_json: AsJson = False,
 ) -> None:
     """Recall of the definition that the next line needs: fused, and each of its parts alone."""
-    try:
-        with progress_bars() as progress:
-            report = measure_recall(
-                load_repositories(sources),
-                _embedder(embedder),
-                per_repository=per_repository,
-                seed=seed,
-                progress=progress,
-            )
-    except RepositorySourceError as error:
-        fail(str(error))
+    with progress_bars() as progress:
+        report = measure_recall(
+            load_repositories(sources),
+            _embedder(embedder),
+            per_repository=per_repository,
+            seed=seed,
+            progress=progress,
+        )
     if as_json:
         print_json(report)
         return

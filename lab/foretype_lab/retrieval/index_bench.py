@@ -22,7 +22,7 @@ from foretype_retrieval.scan import read_source, wanted
 from foretype_retrieval.search import query_at, search
 from foretype_retrieval.static_embedder import default_embedder
 
-from foretype_lab.errors import RepositorySourceError
+from foretype_lab.errors import LabError
 from foretype_lab.processes import measured_apart
 from foretype_lab.retrieval.repositories import load_repositories
 
@@ -48,7 +48,7 @@ def bench_index(
     """The report: `figures` with value, aim and whether it is met.
 
     Raises:
-        RepositorySourceError: nothing to index.
+        LabError: nothing to index.
     """
     with tempfile.TemporaryDirectory(prefix="foretype-bench-") as name:
         root, folder = Path(name, "workspace"), Path(name, "index")
@@ -100,7 +100,7 @@ def _write(root: Path, sources: Sequence[Path], chunks: int) -> None:
         if left <= 0:
             return
     if left == chunks:
-        raise RepositorySourceError("no source file to index")
+        raise LabError("no source file to index")
 
 
 def _texts(sources: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -134,7 +134,7 @@ def _make(root: Path, folder: Path, table: str) -> dict[str, Any]:
     _, report = update_workspace(root, folder, embedder)
     seconds, cpu_s = time.perf_counter() - started, time.process_time() - used
     if report.problem:
-        raise RepositorySourceError(report.problem)
+        raise LabError(report.problem)
     return {
         "chunks": report.chunks,
         "files": report.files,

@@ -23,7 +23,7 @@ from foretype_retrieval.search import query_of_words, search
 from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.watch import IndexedFolder
 
-from foretype_lab.errors import RepositorySourceError
+from foretype_lab.errors import LabError
 from foretype_lab.processes import measured_apart
 
 _WORDS: Final = tuple(
@@ -44,7 +44,7 @@ def bench_large_repository(*, files: int, saves: int) -> dict[str, Any]:
     """The report.
 
     Raises:
-        RepositorySourceError: a step failed.
+        LabError: a step failed.
     """
     with tempfile.TemporaryDirectory(prefix="foretype-bench-") as name:
         root, cache = Path(name, "workspace"), Path(name, "cache")
@@ -74,7 +74,7 @@ def _make(root: Path, cache: Path) -> dict[str, Any]:
     peak = _Peak()
     _, report = update_workspace(root, workspace.folder, default_embedder())
     if report.problem:
-        raise RepositorySourceError(report.problem)
+        raise LabError(report.problem)
     return {
         "chunks": report.chunks,
         "left_out_files": report.full,
@@ -94,7 +94,7 @@ def _keep(root: Path, cache: Path, saves: int) -> dict[str, Any]:
     began, used = time.perf_counter(), time.process_time()
     workspace.start()
     if not workspace.wait_idle(_FOUND_S) or workspace.index is None:
-        raise RepositorySourceError(f"it was not opened within {_FOUND_S:.0f} s: {workspace.status()}")
+        raise LabError(f"it was not opened within {_FOUND_S:.0f} s: {workspace.status()}")
     opened_s, opened_cpu_s = time.perf_counter() - began, time.process_time() - used
     paths = random.Random(2).sample(sorted(workspace.index.files()), saves)
     waited: list[float] = []
@@ -107,7 +107,7 @@ def _keep(root: Path, cache: Path, saves: int) -> dict[str, Any]:
         workspace.touched(path)
         while not _finds(workspace.index, name):
             if time.perf_counter() - began > _FOUND_S:
-                raise RepositorySourceError(f"a save was not found within {_FOUND_S:.0f} s")
+                raise LabError(f"a save was not found within {_FOUND_S:.0f} s")
             time.sleep(0.001)
         waited.append((time.perf_counter() - began) * 1e3)
         spent.append((time.process_time() - used) * 1e3)

@@ -15,7 +15,7 @@ from foretype_eval.statistics import cluster_bootstrap, paired_difference
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.search import query_at
 
-from foretype_lab.errors import RepositorySourceError
+from foretype_lab.errors import LabError
 from foretype_lab.retrieval.rankers import DEPTH, RANKERS, Rankers
 from foretype_lab.retrieval.repositories import Repository, index_of
 from foretype_lab.retrieval.sites import Site, sites
@@ -31,7 +31,7 @@ def measure_recall(
     seed: int,
     progress: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
 ) -> dict[str, Any]:
-    """The report. Raises RepositorySourceError where no place needs another file."""
+    """The report. Raises LabError where no place needs another file."""
     ranks: dict[str, list[int]] = defaultdict(list)
     places: list[Site] = []
     owners: list[str] = []
@@ -52,9 +52,7 @@ def measure_recall(
             owners.append(repository.name)
             progress(repository.name, done, len(chosen))
     if not places:
-        raise RepositorySourceError(
-            "no line here needs a definition of another file; name repositories with several files"
-        )
+        raise LabError("no line here needs a definition of another file; name repositories with several files")
     seen = {
         "imported": [site.imported for site in places],
         "only_near": [not site.imported and not site.unseen for site in places],

@@ -20,7 +20,7 @@ from foretype_retrieval.indexing import make_entry
 from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import build
 
-from foretype_lab.errors import RepositorySourceError
+from foretype_lab.errors import LabError
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def load_repositories(sources: Iterable[Path]) -> Iterator[Repository]:
             `{repo, path, text}`.
 
     Raises:
-        RepositorySourceError: a source is not there, or is none of these.
+        LabError: a source is not there, or is none of these.
     """
     for source in sources:
         if source.is_dir():
@@ -63,9 +63,7 @@ def load_repositories(sources: Iterable[Path]) -> Iterator[Repository]:
         elif source.name.endswith(".jsonl.gz"):
             yield from _shard(source)
         else:
-            raise RepositorySourceError(
-                f"{source}: expected a repository, a folder of repositories, or a .jsonl.gz shard"
-            )
+            raise LabError(f"{source}: expected a repository, a folder of repositories, or a .jsonl.gz shard")
 
 
 def _folders(source: Path) -> Iterator[Repository]:
@@ -88,9 +86,7 @@ def _shard(source: Path) -> Iterator[Repository]:
                 row = cast("dict[str, Any]", json.loads(line))
                 grouped[str(row["repo"])].append(File(str(row["path"]), well_formed(str(row["text"]))))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise RepositorySourceError(
-            f"{source}: no shard of rows {{repo, path, text}} ({type(error).__name__}: {error})"
-        ) from error
+        raise LabError(f"{source}: no shard of rows {{repo, path, text}} ({type(error).__name__}: {error})") from error
     for name, files in grouped.items():
         yield Repository(name, sorted(files, key=lambda file: file.path))
 
