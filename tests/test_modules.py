@@ -26,6 +26,7 @@ THROUGH = {
     "foretype_lsp": "lsp_server/test_lsp_server.py",
     "foretype_lsp.log": "e2e/test_lsp_life.py",
     "foretype_lsp.model_choice": "e2e/test_lsp_models.py",
+    "foretype_lsp.progress": "e2e/test_lsp_context.py",
     "foretype_lsp.transport": "e2e/test_lsp_life.py",
     "foretype_context.edits.names": "context/test_renames.py",
     "foretype_context.plain_console": "context/test_terminal.py",

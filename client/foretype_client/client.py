@@ -22,6 +22,7 @@ from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Profile, Workspace
 from foretype_wire.subscriptions import Subscribers
+from foretype_wire.tasks import end_tasks
 
 from foretype_client.adaptive.habits import Habits
 from foretype_client.adaptive.habits_file import HABITS_NAME, kept_in
@@ -177,8 +178,7 @@ class Assemblers:
 
     async def close(self) -> None:
         if self._loading is not None:
-            self._loading[1].cancel()
-            await asyncio.gather(self._loading[1], return_exceptions=True)
+            await end_tasks(self._loading[1])
 
     def _made(self, profile: Profile) -> Assembler | None:
         """What is here already and makes the prompts of `profile`."""
@@ -398,9 +398,7 @@ async def open_client(
         log = None if telemetry is None else telemetry.recorder.next_edits
         yield Client(session, flow, assemblers, asked, feeling, log, regions, background if reads else None)
     finally:
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        await end_tasks(*background)
         await flow.close()
         await learning.aclose()
         if telemetry is not None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from foretype_context.terminal import console, say_json
-from foretype_models.cli import fail
+from foretype_models.fetch.commands import fail
 
 app = typer.Typer(help="Model files: what they do where nothing is right or wrong yet.", no_args_is_help=True)
 

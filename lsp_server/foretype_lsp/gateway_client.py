@@ -19,11 +19,11 @@ import msgspec
 from foretype_client.flow.suggestion import FlowState
 from foretype_client.policy.trigger import PolicyOptions
 from foretype_wire.messages import ErrorCode, Workspace
+from foretype_wire.tasks import end_tasks
 
 from foretype_lsp.indexing import Indexing
 from foretype_lsp.make_question import MakeQuestion
 from foretype_lsp.options import Options, Problem
-from foretype_lsp.parts import Parts
 from foretype_lsp.survey import HowItFeels
 from foretype_lsp.trust import trusted_roots
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from foretype_client.ports import Endpoint
     from foretype_context.prompt.profile import Profile
     from foretype_wire.tracing.spans import Tracing
+
+    from foretype_lsp.server import Server
 
 _log: Final = logging.getLogger(__name__)
 
@@ -54,29 +56,27 @@ _STATUS_REST_S: Final = 30.0
 class GatewayClient:
     """Keeps one client open for a server."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._changed = asyncio.Event()  # something about the connection is different
-        self._indexing = Indexing(parts.editor, parts.settings, parts.documents)
+        self._indexing = Indexing(server.editor, server.settings, server.documents)
         self._indexing.changed.add(self._changed.set)
-        self._question = HowItFeels(parts.editor)
-        self._make = MakeQuestion(parts.editor, parts.models)
-        parts.settings.changed.add(self._changed.set)
-        parts.documents.moved.add(self._changed.set)
+        self._question = HowItFeels(server.editor)
+        self._make = MakeQuestion(server.editor, server.models)
+        server.settings.changed.add(self._changed.set)
+        server.documents.moved.add(self._changed.set)
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        await self._parts.editor.initialized.wait()
-        options = self._parts.settings.options
+        await self._server.editor.initialized.wait()
+        options = self._server.settings.options
         begun = None if options.gateway_url else await _private_gateway(options)
         module = await asyncio.to_thread(import_module, "foretype_client.client")
         tracing = await asyncio.to_thread(_open_tracing)
         try:
             await self._serve(module, tracing, None if begun is None else (options, begun))
         finally:
-            if begun is not None:
-                begun.cancel()
-                await asyncio.gather(begun, return_exceptions=True)
+            await end_tasks(begun)
             await self._question.close()
             await self._make.close()
             await self._indexing.close()
@@ -91,29 +91,29 @@ class GatewayClient:
         Args:
             begun: a private gateway that is looked for, or started, already, and by which options.
         """
-        parts = self._parts
+        server = self._server
         while True:
             await self._indexing.apply()
-            options = parts.settings.options
-            roots = trusted_roots(options, parts.documents.roots)
+            options = server.settings.options
+            roots = trusted_roots(options, server.documents.roots)
             client_options, problem = await asyncio.to_thread(self._client_options, options, roots)
             if problem is not None:
-                parts.settings.add_problem(problem)
+                server.settings.add_problem(problem)
             if begun is not None:
                 if _needs_another_client(begun[0], options):
                     begun[1].cancel()
                 else:
                     client_options = replace(client_options, begun=begun[1])
                 begun = None  # the next client looks for itself
-            parts.status.connecting(options.gateway_url)
+            server.status.connecting(options.gateway_url)
             async with module.open_client(client_options, tracing=tracing) as client:
                 try:
                     await self._follow(client, options, roots)
                 finally:
-                    parts.documents.follow(None)
-                    parts.chat.use(None)
-                    parts.next_edits.tell(None)
-                    parts.next_edits.use(None)
+                    server.documents.follow(None)
+                    server.chat.use(None)
+                    server.next_edits.tell(None)
+                    server.next_edits.use(None)
 
     async def _follow(self, client: Client, options: Options, roots: list[Path]) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
@@ -122,11 +122,11 @@ class GatewayClient:
 
         from foretype_lsp.next_edit.model import GatewayModel
 
-        parts = self._parts
+        server = self._server
 
         def reacted(event: FeedbackEvent) -> None:
             if isinstance(event, Accepted) and event.how is Taken.INFERRED:
-                parts.suggestions.put_in(event.id)
+                server.suggestions.put_in(event.id)
 
         def landed(flight: Flight) -> None:
             if flight.error is not None:
@@ -139,20 +139,20 @@ class GatewayClient:
         client.flow.events.landed.add(landed)
         client.assemblers.settled.add(self._changed.set)
         client.session.connections.add(lambda connected: self._changed.set())
-        client.flow.grew.add(lambda uri, suggestion: parts.suggestions.grew(uri, suggestion.id))
-        parts.documents.follow(client.flow)
-        parts.chat.use(Tiers(client))
-        parts.next_edits.tell(client.next_edits)
-        parts.next_edits.use(GatewayModel(client.session))
-        while not _needs_another_client(options, parts.settings.options):
+        client.flow.grew.add(lambda uri, suggestion: server.suggestions.grew(uri, suggestion.id))
+        server.documents.follow(client.flow)
+        server.chat.use(Tiers(client))
+        server.next_edits.tell(client.next_edits)
+        server.next_edits.use(GatewayModel(client.session))
+        while not _needs_another_client(options, server.settings.options):
             self._changed.clear()
-            now = trusted_roots(options, parts.documents.roots)
+            now = trusted_roots(options, server.documents.roots)
             if now != roots:
                 roots = now
                 client.open_folders(await asyncio.to_thread(_workspaces, roots))
             self._report(client)
-            parts.status.indexed(parts.documents.sources_status())
-            self._question.look(client.feeling, allowed=parts.settings.options.ask_how_it_feels)
+            server.status.indexed(server.documents.sources_status())
+            self._question.look(client.feeling, allowed=server.settings.options.ask_how_it_feels)
             try:
                 async with asyncio.timeout(_poll_s(client)):
                     await self._changed.wait()
@@ -160,7 +160,7 @@ class GatewayClient:
                 pass
 
     def _report(self, client: Client) -> None:
-        status, session, flow = self._parts.status, client.session, client.flow.status()
+        status, session, flow = self._server.status, client.session, client.flow.status()
         if flow.state is FlowState.PAUSED:
             status.lost(f"the gateway asked for a pause: {flow.detail or 'it is busy'}")
         elif session.connected and session.profile is not None:
@@ -181,7 +181,7 @@ class GatewayClient:
 
     def _advice(self, profile: Profile) -> str:
         """That there is no good model, to somebody who can change that."""
-        if self._parts.settings.options.gateway_url or not profile.min_mean_logprob.shows_nothing:
+        if self._server.settings.options.gateway_url or not profile.min_mean_logprob.shows_nothing:
             return ""
         return _NO_GOOD_MODEL
 
@@ -208,15 +208,15 @@ class GatewayClient:
             token_in_clear=options.token_in_clear,
             state_dir=_path(options.state_dir),
             model=_path(options.model),
-            client_name=self._parts.editor.name,
-            editor=self._parts.editor.program,
+            client_name=self._server.editor.name,
+            editor=self._server.editor.program,
             workspaces=_workspaces(roots),
             trusted=options.trusted,
             policy=policy,
             flow=FlowOptions(answer=AnswerRules.growing() if options.suggestion_grew else AnswerRules()),
             telemetry=options.telemetry,
             learn=True,
-            sources=self._parts.documents.sources,
+            sources=self._server.documents.sources,
         )
         return client_options, problem
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +20,7 @@ from pygls.exceptions import JsonRpcException
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.options import Options
+from foretype_lsp.progress import Progress
 from foretype_lsp.settings import Settings
 from foretype_lsp.trust import why_unread
 
@@ -110,13 +109,11 @@ class Progresses:
     A folder can be indexed again while the client is still asked for a token; what comes before its answer is kept back.
     """
 
-    def __init__(self, editor: Editor, documents: SharedDocuments, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, editor: Editor, documents: SharedDocuments) -> None:
         self._editor = editor
         self._documents = documents
-        self._clock = clock
         self._refused = False  # the editor knows progress, and gave no token for it
-        self._tokens: dict[Path, str] = {}
-        self._begun: set[str] = set()
+        self._all: dict[Path, Progress] = {}
         self._reported_s = 0.0
         editor.progress_cancelled.add(self._cancelled)
 
@@ -124,52 +121,28 @@ class Progresses:
         """A folder is being indexed (files done, and in all), or not any more (-1 done)."""
         if self._refused or not self._editor.shows_progress:
             return
-        token = self._tokens.get(root)
+        progress = self._all.get(root)
         if done < 0:
-            if token is not None:
-                self._end(root, token)
-        elif token is None:
-            self._create(root)
-        elif token in self._begun and total and self._clock() - self._reported_s >= _REPORT_EVERY_S:
-            self._reported_s = self._clock()
-            report = types.WorkDoneProgressReport(
-                message=f"{done:,} of {total:,} files", percentage=min(100, 100 * done // total), cancellable=True
-            )
-            self._notify(token, report)
+            if progress is not None:
+                self._all.pop(root).end()
+        elif progress is None:
+            title = f"Foretype: indexing {root.name}"
+            self._all[root] = Progress(self._editor, title, percentage=0, refused=self._show_none)
+        elif progress.shown and total and time.monotonic() - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = time.monotonic()
+            progress.report(f"{done:,} of {total:,} files", min(100, 100 * done // total))
 
     def end_all(self) -> None:
-        for root, token in list(self._tokens.items()):
-            self._end(root, token)
+        while self._all:
+            self._all.popitem()[1].end()
 
-    def _create(self, root: Path) -> None:
-        token = self._tokens[root] = f"foretype-{secrets.token_hex(8)}"
-
-        def created(future: Any) -> None:
-            if future.cancelled() or future.exception() is not None:
-                _log.info("the client shows no progress")
-                self._refused = True
-            elif self._tokens.get(root) == token:  # else it ended meanwhile
-                self._begun.add(token)
-                begin = types.WorkDoneProgressBegin(
-                    title=f"Foretype: indexing {root.name}", percentage=0, cancellable=True
-                )
-                self._notify(token, begin)
-
-        params = types.WorkDoneProgressCreateParams(token)
-        self._editor.send_request(types.WINDOW_WORK_DONE_PROGRESS_CREATE, params).add_done_callback(created)
-
-    def _end(self, root: Path, token: str) -> None:
-        del self._tokens[root]
-        if token in self._begun:
-            self._begun.discard(token)
-            self._notify(token, types.WorkDoneProgressEnd())
-
-    def _notify(self, token: str, value: object) -> None:
-        self._editor.notify(types.PROGRESS, types.ProgressParams(token, value))
+    def _show_none(self) -> None:
+        _log.info("the client shows no progress")
+        self._refused = True
 
     def _cancelled(self, token: object) -> None:
-        for root, known in list(self._tokens.items()):
-            if known == token:
+        for root, progress in list(self._all.items()):
+            if progress.token == token:
                 _log.info("indexing was cancelled by the user")
                 self._documents.sources.cancel(root)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from foretype_client.private_gateway.finding import FETCH_REMEDY
+from foretype_wire.tasks import end_tasks
 
 from foretype_lsp.editor import Editor
 from foretype_lsp.errors import CommandRefusedError
@@ -40,9 +41,7 @@ class MakeQuestion:
             self._task = asyncio.get_running_loop().create_task(self._ask(), name="foretype make question")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _ask(self) -> None:
         try:

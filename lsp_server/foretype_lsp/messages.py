@@ -6,7 +6,7 @@ not listed here stays available to a handler in the raw parameters.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +21,7 @@ _INVOKED: Final = 1
 _AUTOMATIC: Final = 2
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
+_T = TypeVar("_T")
 
 
 class Params(msgspec.Struct, frozen=True, rename="camel"):
@@ -219,3 +220,10 @@ def read(params: object, type_: type[_Struct]) -> _Struct:
     except msgspec.ValidationError as error:
         text = str(error)
         raise InvalidParamsError(text.replace("`$", "`params") if "`$" in text else f"params: {text}") from None
+
+
+def find(data: object, type_: type[_T], *path: str) -> _T | None:
+    """What stands at a path of parameters that nobody has read, where it is of that type."""
+    for name in path:
+        data = cast("dict[str, object]", data).get(name) if isinstance(data, dict) else None
+    return data if isinstance(data, type_) else None

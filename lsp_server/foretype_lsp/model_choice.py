@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretype_lsp import messages
-from foretype_lsp.chat.progress import Progress
 from foretype_lsp.editor import Editor
 from foretype_lsp.errors import CommandRefusedError, InvalidParamsError
+from foretype_lsp.progress import Progress
 from foretype_lsp.settings import Settings
 
 LIST_MODELS: Final = "foretype.models.list"
@@ -76,7 +76,7 @@ class ModelChoice:
         from foretype_client.private_gateway.choosing import use_model
 
         title = f"Foretype: taking {name}"
-        progress = Progress(self._editor, title, given=token, partial=None, shows=self._editor.shows_progress)
+        progress = Progress(self._editor, title, given=token)
 
         def told(event: Mapping[str, Any]) -> None:
             if text := _shown(event):

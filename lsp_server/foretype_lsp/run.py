@@ -33,7 +33,7 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
     loop = asyncio.get_running_loop()
     keep_texts_out(loop, _log)
     read_forever(in_fd, loop, receive, server.stopped.set)
-    jobs = [_watch(server), GatewayClient(server.parts).run(), collect_when_idle(lambda: received)]
+    jobs = [_watch(server), GatewayClient(server).run(), collect_when_idle(lambda: received)]
     background = [asyncio.create_task(job) for job in jobs]
     for task in background:
         task.add_done_callback(partial(_ended, server))

@@ -36,7 +36,6 @@ from foretype_lsp.next_edit.handlers import NextEditMessages
 from foretype_lsp.next_edit.offering import NextEdits
 from foretype_lsp.next_edit.on_screen import OnScreen
 from foretype_lsp.options import Problem, section_of
-from foretype_lsp.parts import Parts
 from foretype_lsp.settings import Settings
 from foretype_lsp.status import Counts, Status, StatusMachine
 from foretype_lsp.suggestions.handlers import Suggestions
@@ -86,26 +85,13 @@ class Server(LanguageServer):
         self.protocol.experimental.update(self._next_edit_messages.capability)
         self._edit_actions = NextEditActions(self.editor, self.documents, self.next_edits) if popup else None
         self.chat = Chat(self.editor, self.documents)
-        self._models = ModelChoice(self.editor, self.settings)
+        self.models = ModelChoice(self.editor, self.settings)
         self._notebooks = NotebookSync(self.documents, self.suggestions.closed)
         self._reported: set[Problem] = set()
         self.protocol.disconnected.add(self.stopped.set)
         self.settings.changed.add(self._on_settings)
         self.status.changed.add(self._tell)
         self._register()
-
-    @property
-    def parts(self) -> Parts:
-        return Parts(
-            self.editor,
-            self.settings,
-            self.documents,
-            self.status,
-            self.suggestions,
-            self.next_edits,
-            self.chat,
-            self._models,
-        )
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Into the log; pygls would open a pop-up."""
@@ -140,7 +126,7 @@ class Server(LanguageServer):
             **self._next_edit_messages.commands,
             **({} if self._edit_actions is None else self._edit_actions.commands),
             **self.chat.commands,
-            **self._models.commands,
+            **self.models.commands,
         }
         cast("dict[str, Any]", manager.commands).update(self._commands)  # pyright: ignore[reportUnknownMemberType]
         # Without an options object pygls has the handler but does not advertise it (pygls #577).
@@ -171,8 +157,8 @@ class Server(LanguageServer):
         self.stopped.set()
 
     def _on_configuration(self, params: object) -> None:
-        settings = cast("dict[str, Any]", params).get("settings") if isinstance(params, dict) else None
-        given = section_of(cast("dict[str, Any]", settings)) if isinstance(settings, dict) else None
+        settings = cast("dict[str, Any] | None", messages.find(params, dict, "settings"))
+        given = None if settings is None else section_of(settings)
         if given is not None:  # clients that only say that something changed are asked for nothing
             # who says nothing about trust leaves it as it is
             self.settings.take(given, trusted=self.settings.options.trusted)
@@ -215,7 +201,7 @@ class Server(LanguageServer):
         try:
             return messages.read(params, type_)
         except InvalidParamsError:
-            if (uri := _uri_of(params)) is not None:
+            if (uri := messages.find(params, str, "textDocument", "uri")) is not None:
                 self.documents.lose(uri)
             raise
 
@@ -279,9 +265,3 @@ class Server(LanguageServer):
 def _converter() -> Converter:
     """One for all servers of a process: it writes code for each type it meets, which takes longer than all the rest."""
     return default_converter()
-
-
-def _uri_of(params: object) -> str | None:
-    document = cast("dict[str, object]", params).get("textDocument") if isinstance(params, dict) else None
-    uri = cast("dict[str, object]", document).get("uri") if isinstance(document, dict) else None
-    return uri if isinstance(uri, str) else None

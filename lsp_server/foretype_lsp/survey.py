@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from foretype_wire.tasks import end_tasks
+
 from foretype_lsp.editor import Editor
 
 if TYPE_CHECKING:
@@ -27,9 +29,7 @@ class HowItFeels:
             self._task = asyncio.get_running_loop().create_task(self._ask(feeling), name="foretype question")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _ask(self, feeling: Feeling) -> None:
         if not await asyncio.to_thread(feeling.claim):

@@ -1,16 +1,7 @@
 """Locates and verifies the model files that ship with the package; the standard library is all it needs.
 
-The files lie in the folder ``artifacts/`` beside this module, described by its ``index.json``::
-
-    ArtifactError
-    ├── UnknownArtifactError     no model of that name, or no embedder at all
-    ├── BrokenIndexError         index.json is missing or unreadable
-    ├── MissingArtifactError     a file is not there
-    ├── UnmadeArtifactError      the model ships as an adapter, and is not made on this machine yet
-    ├── TruncatedArtifactError   a file has the wrong size
-    └── TamperedArtifactError    a file has the right size and the wrong content
-
-Every message names the file and the remedy.
+The files lie in the folder ``artifacts/`` beside this module, described by its ``index.json``. Every error's message names the file
+and the remedy (:mod:`foretype_models.errors`).
 
 A model whose entry has an `adapter` in place of a file is made on the user's machine, of that and a public base
 (:mod:`foretype_models.fetch`), in a folder of its own under :func:`models_folder`, with an `index.json` of the same form.

@@ -16,17 +16,13 @@ from foretype_context.terminal import say, say_json
 from foretype_models import artifacts
 from foretype_models.errors import ArtifactError
 from foretype_models.fetch import commands
+from foretype_models.fetch.commands import fail
 
 app = typer.Typer(
     help="Model files and servers: list, verify, pull, identify. `foretype use` chooses one.",
     no_args_is_help=True,
     add_completion=False,
 )
-
-
-def fail(message: str) -> typer.Exit:
-    say(message, err=True)
-    return typer.Exit(1)
 
 
 def served_layout(model: artifacts.Artifact, named: str | None = None) -> str:

@@ -32,14 +32,31 @@ def rest(cache: CompletionCache, text: str) -> str | None:
     return None if hit is None else hit.rest
 
 
-def test_typing_through_finds_what_is_left() -> None:
-    cache = holding(entry("x = |\ny", "foo(a)"))
-    assert [rest(cache, text) for text in ("x = |\ny", "x = fo|\ny", "x = foo(|)\ny", "x = b|\ny")] == [
-        "foo(a)",
-        "o(a)",
-        "a)",
-        None,
-    ]
+WHOLE, CUT = Finish.END_OF_MIDDLE, Finish.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "finish", "place", "left"),
+    [
+        # Typing through finds what is left.
+        ("x = |\ny", "foo(a)", WHOLE, "x = |\ny", "foo(a)"),
+        ("x = |\ny", "foo(a)", WHOLE, "x = fo|\ny", "o(a)"),
+        ("x = |\ny", "foo(a)", WHOLE, "x = foo(|)\ny", "a)"),
+        ("x = |\ny", "foo(a)", WHOLE, "x = b|\ny", None),
+        ("x = |\ny = 1", "foo()", WHOLE, "x = |\ny = 2", None),  # the same prefix, another suffix
+        # After accepting, Enter and the indentation the rest of the stream is there.
+        ("def f():|\n", "\n    a = 1\n    b = 2\n    return a", WHOLE, "def f():\n    a = 1\n    b = 2\n    |\n", "return a"),
+        # Where the model said nothing, that is known; of one that was cut short it is no answer.
+        ("done|", "", WHOLE, "done|", ""),
+        ("done|", "", WHOLE, "done |", None),
+        ("x|", "", CUT, "x|", None),
+        ("x|", " = 1", WHOLE, "x = 1|", None),  # its end was never asked about
+    ],
+)  # fmt: skip
+def test_what_is_left_of_an_answer_at_a_place(
+    asked: str, said: str, finish: Finish, place: str, left: str | None
+) -> None:
+    assert rest(holding(entry(asked, said, finish=finish)), place) == left
 
 
 def test_hits_and_misses_are_counted() -> None:
@@ -47,11 +64,6 @@ def test_hits_and_misses_are_counted() -> None:
     for text in ("x|", "xf|", "y|", "z|"):
         cache.get(at(text))
     assert cache.statistics()[2:] == (3, 1, 0)
-
-
-def test_same_prefix_other_suffix_misses() -> None:
-    cache = holding(entry("x = |\ny = 1", "foo()"))
-    assert rest(cache, "x = |\ny = 2") is None
 
 
 def test_two_indents_are_different_entries() -> None:
@@ -73,32 +85,11 @@ def test_lines_scrolled_in_far_above_still_hit() -> None:
     assert rest(cache, f"import os\nimport re\n{body}x = f|") == "oo()"
 
 
-def test_after_accept_enter_and_indent_the_rest_of_the_stream_is_there() -> None:
-    cache = holding(entry("def f():|\n", "\n    a = 1\n    b = 2\n    c = 3\n    return a"))
-    assert rest(cache, "def f():\n    a = 1\n    b = 2\n    c = 3\n    |\n") == "return a"
-
-
 def test_the_newest_answer_wins() -> None:
     cache = holding(entry("x|", "= foo", id="old"), entry("x |", "= bar", id="new"))
     assert rest(cache, "x|") == "= foo"
     cache.put(entry("x|", " = bar", id="newer"))
     assert rest(cache, "x|") == " = bar"
-
-
-def test_where_the_model_said_nothing_that_is_known() -> None:
-    cache = holding(entry("done|", ""))
-    assert rest(cache, "done|") == ""
-    assert rest(cache, "done |") is None
-
-
-def test_the_end_of_a_suggestion_was_never_asked_about() -> None:
-    cache = holding(entry("x|", " = 1"))
-    assert rest(cache, "x = 1|") is None
-
-
-def test_nothing_from_a_request_that_was_cut_short_is_not_an_answer() -> None:
-    cache = holding(entry("x|", "", finish=Finish.CANCELLED))
-    assert rest(cache, "x|") is None
 
 
 def test_a_longer_answer_at_the_same_place_replaces_the_shorter() -> None:

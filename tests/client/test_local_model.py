@@ -12,41 +12,33 @@ def suggest(text: str, **options: int) -> str | None:
     return None if found is None else found.text
 
 
-def test_the_most_recent_line_above_wins() -> None:
-    assert suggest("import os\nimport re\nx\nimp|\n") == "ort re"
-
-
-def test_indentation_may_differ() -> None:
-    assert suggest("    return self.a\nif x:\n        ret|") == "urn self.a"
-
-
-def test_below_is_asked_when_above_has_nothing() -> None:
-    assert suggest("imp|\nx = 1\nimport os\nimport re\n") == "ort os"
-
-
-def test_the_start_of_the_text_is_a_line_start() -> None:
-    assert suggest("  import os\nimp|") == "ort os"
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("import os\nimport re\nx\nimp|\n", "ort re"),  # the most recent line above wins
+        ("    return self.a\nif x:\n        ret|", "urn self.a"),  # indentation may differ
+        ("imp|\nx = 1\nimport os\nimport re\n", "ort os"),  # below is asked where above has nothing
+        ("  import os\nimp|", "ort os"),  # the start of the text is a line's
+        ("return value\nreturn\nret\n    ret|", "urn"),
+        ("return\n    return|", None),  # an equal line with nothing more is passed over
+        # Line endings and trailing blanks are not copied.
+        ("import os  \r\nimp|\r\n", "ort os"),
+        ("imp|\r\nimport os\r\n", "ort os"),
+        ("import os\rimp|\r", "ort os"),
+        ("x\rimport os\rimp|\r", "ort os"),
+        # Too little is typed.
+        ("import os\nim|", None),
+        ("import os\ni m|", None),
+        ("import os\n    |", None),
+        ("|", None),
+    ],
+)
+def test_the_rest_of_the_nearest_line_that_begins_like_this_one(text: str, rest: str | None) -> None:
+    assert suggest(text) == rest
 
 
 def test_the_middle_of_a_line_is_not_its_start() -> None:
     assert suggest("x = import_it\nimp|") is None
-
-
-def test_an_equal_line_with_nothing_more_is_passed_over() -> None:
-    assert suggest("return value\nreturn\nret\n    ret|") == "urn"
-    assert suggest("return\n    return|") is None
-
-
-@pytest.mark.parametrize("text", ["import os\nim|", "import os\ni m|", "import os\n    |", "|"])
-def test_too_little_typed_gives_nothing(text: str) -> None:
-    assert suggest(text) is None
-
-
-def test_line_endings_and_trailing_blanks_are_not_copied() -> None:
-    assert suggest("import os  \r\nimp|\r\n") == "ort os"
-    assert suggest("imp|\r\nimport os\r\n") == "ort os"
-    assert suggest("import os\rimp|\r") == "ort os"
-    assert suggest("x\rimport os\rimp|\r") == "ort os"
 
 
 def test_the_search_gives_up_after_its_probes() -> None:

@@ -33,48 +33,75 @@ def test_nothing_blank_is_shown(text: str, kind: SuggestionKind) -> None:
     assert (finished.text, finished.reason) == ("", "blank")
 
 
-def test_a_line_ends_at_its_end() -> None:
-    assert done("compute(1)   \ny = 2\n", "x = |\n") == Finished("compute(1)")
+ROW = "True, True, True, True, True, True, True, True"
+BELOW = "def f(x):\n    |\n    result = compute(x)\n    return result\n"
+FUNCTION = "\n  return 1;\n}\n\nfunction b() {}"
+STEPS = "\n    a = step(1)\n    b = step(2)"
 
 
-def test_a_cut_off_last_line_of_a_block_is_dropped_unless_final() -> None:
-    marked = "def f(x):|\n"
-    text = "\n    y = x + 1\n    retu"
-    assert done(text, marked, BLOCK, final=False).text == "\n    y = x + 1"
-    assert done(text, marked, BLOCK).text == text
-    assert done("\n    y", marked, BLOCK, final=False) == Finished("", 0, "no whole line yet")
+@pytest.mark.parametrize(
+    ("kind", "marked", "text", "shown"),
+    [
+        (LINE, "x = |\n", "compute(1)   \ny = 2\n", Finished("compute(1)")),  # a line ends at its end
+        (LINE, "x = |\n", "\ud800\x00", "\ufffd\x00"),  # odd characters
+        # A block ends where its indentation does.
+        (BLOCK, "def f(x):|\n", "\n    y = x + 1\n    retu", "\n    y = x + 1\n    retu"),
+        (BLOCK, "def f(x):|\n", "\n    return x\n\n\ndef g():\n    pass\n", "\n    return x"),
+        (BLOCK, "def f(x):\n    |\n", "return x\n\nz = 1", "return x"),
+        (BLOCK, "def f(x):\n    |\n", "if x:\n        return\n    y()\nz()", "if x:\n        return\n    y()"),
+        # Lines that stand below already are not repeated, nor the line above.
+        (BLOCK, BELOW, "y = 1\n    result = compute(x)\n    return result", "y = 1"),
+        (BLOCK, BELOW, "result = compute(x)\n    return result", Finished("", 0, "repeats the line below")),
+        (LINE, BELOW, "result = compute(x)", Finished("", 0, "repeats the line below")),
+        (BLOCK, "if a:\n    |\n    else:\n        pass\n", "y = 1\n    else:\n        pass", "y = 1"),
+        (LINE, "def f():\n    self.name = name\n    |\n", "self.name = name", Finished("", 0, "repeats the line above")),
+        (BLOCK, "if a:\n    pass\nelse:\n    |\n", "pass", "pass"),
+        # The rest of a line is not repeated in the middle: three characters of it are no accident, two may be.
+        (MID, "x = | + other.total\n", "value + other.total", "value"),
+        (MID, "x = |and b\n", "a", "a"),
+        (MID, "x = |foo.bar()\n", "self.foo", "self."),
+        (MID, "x = |fo.bar()\n", "self.fo", "self.fo"),
+        (LINE, "f(x|)\n", ")", Finished("", 0, "closes only what is closed already")),
+        (LINE, "x = [\n" + "    1,\n" * 400 + "    [2|\n]\n", "]]", "]"),  # opened far above
+        # Running in circles is not shown, repeated lines once.
+        (LINE, "|\n", "a = " + "b + " * 40, Finished("", 0, "repetitive")),
+        (LINE, "x = [|\n", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"),
+        (BLOCK, "def f():|\n", f"{STEPS * 3}\n", STEPS),
+        # Control tokens never show, except where the document speaks of them.
+        (LINE, "x = |\n", "a<|fim_middle|>b", "a"),
+        (LINE, "x = |\n", "a <EOT>b", "a"),
+        (LINE, "x = |\nT = '<|fim_middle|>'\n", "'<|fim_middle|>'", "'<|fim_middle|>'"),
+        # Line endings are those of the document.
+        (BLOCK, "def f(x):|\r\ny = 1\r\n", "\n    a = x\n    return a\n", "\r\n    a = x\r\n    return a"),
+        (BLOCK, "def f(x):|\ny = 1\n", "\r\n    a = x\r\n    return a", "\n    a = x\n    return a"),
+        (BLOCK, "def f(x):|\ny = 1\n", "\r\r\n    a = x\r\n    return a", "\n    a = x\n    return a"),
+    ],
+)  # fmt: skip
+def test_what_is_shown_of_a_text(kind: SuggestionKind, marked: str, text: str, shown: str | Finished) -> None:
+    finished = done(text, marked, kind)
+    assert finished == shown if isinstance(shown, Finished) else finished.text == shown
 
 
-def test_a_block_ends_where_its_indentation_does() -> None:
-    text = "\n    return x\n\n\ndef g():\n    pass\n"
-    assert done(text, "def f(x):|\n", BLOCK).text == "\n    return x"
-    assert done("return x\n\nz = 1", "def f(x):\n    |\n", BLOCK).text == "return x"
-    assert (
-        done("if x:\n        return\n    y()\nz()", "def f(x):\n    |\n", BLOCK).text
-        == "if x:\n        return\n    y()"
-    )
+@pytest.mark.parametrize(
+    ("kind", "marked", "text", "shown"),
+    [
+        (BLOCK, "def f(x):|\n", "\n    y = x + 1\n    retu", "\n    y = x + 1"),  # its last line is cut off
+        (BLOCK, "def f(x):|\n", "\n    y", Finished("", 0, "no whole line yet")),
+        (OPENED, "de|\n", "f g(x):\n    y = x\n    retu", "f g(x):\n    y = x"),
+        (LINE, "x = [|]\n", ROW, Finished("", 0, "repetitive")),  # a row whose end has not come may be a loop
+        (LINE, "x = [|]\n", f"{ROW}]", ROW),
+    ],
+)
+def test_what_is_shown_while_more_is_coming(
+    kind: SuggestionKind, marked: str, text: str, shown: str | Finished
+) -> None:
+    finished = done(text, marked, kind, final=False)
+    assert finished == shown if isinstance(shown, Finished) else finished.text == shown
 
 
-def test_a_brace_that_closes_the_block_belongs_to_it_only_where_it_is_missing() -> None:
-    text = "\n  return 1;\n}\n\nfunction b() {}"
-    assert done(text, "function a() {|\n", BLOCK, path="a.js").text == "\n  return 1;\n}"
-    assert done(text, "function a() {|\n}\n", BLOCK, path="a.js").text == "\n  return 1;"
-
-
-def test_lines_that_stand_below_already_are_not_repeated() -> None:
-    marked = "def f(x):\n    |\n    result = compute(x)\n    return result\n"
-    assert done("y = 1\n    result = compute(x)\n    return result", marked, BLOCK).text == "y = 1"
-    assert done("result = compute(x)\n    return result", marked, BLOCK).reason == "repeats the line below"
-    assert done("result = compute(x)", marked).reason == "repeats the line below"
-
-
-def test_short_last_lines_that_stand_below_already_are_not_repeated() -> None:
-    assert done("y = 1\n    else:\n        pass", "if a:\n    |\n    else:\n        pass\n", BLOCK).text == "y = 1"
-
-
-def test_the_line_above_is_not_written_again() -> None:
-    assert done("self.name = name", "def f():\n    self.name = name\n    |\n").reason == "repeats the line above"
-    assert done("pass", "if a:\n    pass\nelse:\n    |\n", BLOCK).text == "pass"
+@pytest.mark.parametrize(("rest", "shown"), [("", "\n  return 1;\n}"), ("}\n", "\n  return 1;")])
+def test_a_brace_that_closes_the_block_belongs_to_it_only_where_it_is_missing(rest: str, shown: str) -> None:
+    assert done(FUNCTION, f"function a() {{|\n{rest}", BLOCK, path="a.js").text == shown
 
 
 @pytest.mark.parametrize(
@@ -100,30 +127,6 @@ def test_the_line_above_is_not_written_again() -> None:
 def test_brackets_and_quotes_right_of_the_cursor(text: str, marked: str, shown: str, replaces: int) -> None:
     finished = done(text, marked)
     assert (finished.text, finished.replaces) == (shown, replaces)
-
-
-def test_the_rest_of_a_line_is_not_repeated_in_the_middle() -> None:
-    assert done("value + other.total", "x = | + other.total\n", MID).text == "value"
-    assert done("a", "x = |and b\n", MID).text == "a"
-
-
-def test_three_characters_of_the_rest_of_the_line_are_no_accident_and_two_may_be() -> None:
-    assert done("self.foo", "x = |foo.bar()\n", MID).text == "self."
-    assert done("self.fo", "x = |fo.bar()\n", MID).text == "self.fo"
-
-
-def test_a_closer_alone_says_why_it_is_not_shown() -> None:
-    assert done(")", "f(x|)\n").reason == "closes only what is closed already"
-
-
-def test_brackets_are_counted_however_far_above_they_were_opened() -> None:
-    marked = "x = [\n" + "    1,\n" * 400 + "    [2|\n]\n"
-    assert done("]]", marked).text == "]"
-
-
-def test_running_in_circles_is_not_shown() -> None:
-    assert done("a = " + "b + " * 40, "|\n").reason == "repetitive"
-    assert done("0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "x = [|\n").text == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
 
 
 @pytest.mark.parametrize(
@@ -154,23 +157,6 @@ def test_a_row_that_ends_before_a_closer_that_is_there_is_no_loop(
     assert done(text, marked, path=path).text == shown
 
 
-def test_a_row_whose_end_has_not_come_may_be_a_loop() -> None:
-    row = "True, True, True, True, True, True, True, True"
-    assert done(row, "x = [|]\n", final=False).reason == "repetitive"
-    assert done(f"{row}]", "x = [|]\n", final=False).text == row
-
-
-def test_repeated_lines_of_a_block_are_shown_once() -> None:
-    text = "\n    a = step(1)\n    b = step(2)\n    a = step(1)\n    b = step(2)\n    a = step(1)\n    b = step(2)\n"
-    assert done(text, "def f():|\n", BLOCK).text == "\n    a = step(1)\n    b = step(2)"
-
-
-def test_control_tokens_never_show_except_where_the_document_speaks_of_them() -> None:
-    assert done("a<|fim_middle|>b", "x = |\n").text == "a"
-    assert done("a <EOT>b", "x = |\n").text == "a"
-    assert done("'<|fim_middle|>'", "x = |\nT = '<|fim_middle|>'\n").text == "'<|fim_middle|>'"
-
-
 @pytest.mark.parametrize(
     ("language", "marked", "text", "shown"),
     [
@@ -191,17 +177,6 @@ def test_a_fence_is_the_documents_own_in_prose_alone(language: str, marked: str,
     snapshot = Document("u", marked.replace("|", ""), language=language).snapshot()
     kind = suggestion_kind(snapshot, offset)
     assert finish(text, snapshot, offset, kind=kind, final=True).text == shown
-
-
-def test_line_endings_are_those_of_the_document() -> None:
-    marked = "def f(x):|\r\ny = 1\r\n"
-    assert done("\n    a = x\n    return a\n", marked, BLOCK).text == "\r\n    a = x\r\n    return a"
-    assert done("\r\n    a = x\r\n    return a", "def f(x):|\ny = 1\n", BLOCK).text == "\n    a = x\n    return a"
-    assert done("\r\r\n    a = x\r\n    return a", "def f(x):|\ny = 1\n", BLOCK).text == "\n    a = x\n    return a"
-
-
-def test_odd_characters_do_not_crash() -> None:
-    assert done("\ud800\x00", "x = |\n").text == "\ufffd\x00"
 
 
 ATOMS = [*"ab (){}[]:#\n\n\t\r\"'`\\é🙂,", "    ", "\r\n", "def f(x):\n    ", "<|fim_middle|>", "return x", "\x00"]
@@ -291,10 +266,6 @@ def test_a_line_that_opens_a_block_is_shown_with_that_block_alone(
     assert done(text, marked, OPENED, path=path).text == shown
 
 
-def test_a_block_that_is_still_coming_is_shown_in_whole_lines() -> None:
-    assert done("f g(x):\n    y = x\n    retu", "de|\n", OPENED, final=False).text == "f g(x):\n    y = x"
-
-
 @pytest.mark.parametrize(
     ("path", "marked", "text", "shown", "replaces"),
     [
@@ -308,12 +279,14 @@ def test_a_block_that_is_still_coming_is_shown_in_whole_lines() -> None:
         ("a.js", "f(a|);\n", "b); // c", "b); // c", 2),
         ("a.js", "f(a|);\n", "b // c", "b", 0),
         ("a.sh", "echo $(f|)\n", "oo # x", "oo", 0),
+        ("a.js", "x = a /|b;\n", "/ why", "", 0),  # its sign begins left of the cursor
     ],
 )
 def test_the_rest_of_the_line_becomes_no_comment(path: str, marked: str, text: str, shown: str, replaces: int) -> None:
     """The bracket behind the cursor stood in the comment, and nothing closed the call."""
     snapshot, offset = at(marked, path)
-    assert finish(text, snapshot, offset, kind=MID, final=True) == Finished(shown, replaces)
+    finished = finish(text, snapshot, offset, kind=MID, final=True)
+    assert (finished.text, finished.replaces) == (shown, replaces)
 
 
 def test_a_comment_begins_with_its_own_sign_alone() -> None:
@@ -326,8 +299,3 @@ def test_a_comment_begins_with_its_own_sign_alone() -> None:
         None,
         None,
     ]
-
-
-def test_the_sign_of_a_comment_that_makes_one_of_the_rest_may_begin_left_of_the_cursor() -> None:
-    snapshot, offset = at("x = a /|b;\n", "a.js")
-    assert finish("/ why", snapshot, offset, kind=MID, final=True).text == ""

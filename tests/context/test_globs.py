@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from foretype_context.folder.globs import PATTERNS_MAX, STARS_MAX, Globs, matches
 from foretype_context.folder.ignored import Ignored
+from hypothesis import given
+from hypothesis import strategies as st
 
 NAMES = ("a", "b", "ab", "a.b", "aab", "b-a", "[a]", "a b")
 
@@ -148,3 +150,34 @@ def test_a_pattern_tries_nothing_again() -> None:
     path = "a" * 16_000
     assert Globs(["*a*a*a*b"]).says(path) is None
     assert Globs(["*a*a*a*b"]).says(path + "b") is True
+
+
+@pytest.mark.parametrize(
+    ("glob", "path"),
+    [
+        ("*.env", "/w/a/.env"),
+        ("**/secret/**", "/w/secret/x/y.py"),
+        ("**/secret/**", "secret/y.py"),
+        ("vendor/", "/w/vendor/a/b.py"),
+        ("/w/**/*.py", "/w/a.py"),
+        ("src/*.{ts,tsx}", "src/a.tsx"),
+        ("a?.py", "ab.py"),
+        ("[!b]*.py", "abc.py"),
+        ("**/a.py", "C:\\w\\a.py"),
+    ],
+)
+def test_a_glob_of_an_editor_matches(glob: str, path: str) -> None:
+    assert matches(glob, path)
+
+
+@pytest.mark.parametrize(
+    ("glob", "path"),
+    [("*.env", "/w/env.py"), ("src/*.py", "src/a/b.py"), ("secret/**", "/w/secret/a.py"), ("[!a]*.py", "a.py")],
+)
+def test_a_glob_of_an_editor_does_not_match(glob: str, path: str) -> None:
+    assert not matches(glob, path)
+
+
+@given(st.text(alphabet="*?[]{}!^-,/ab\\.", max_size=12), st.text(alphabet="ab/.", max_size=8))
+def test_any_glob_at_all_gives_an_answer(glob: str, path: str) -> None:
+    assert matches(glob, path) in (True, False)

@@ -75,12 +75,19 @@ async def test_a_machine_that_is_spared_is_told_while_it_is(client: Any) -> None
     assert client.server.status.status.detail == ""
 
 
-@pytest.mark.parametrize("options", [{"excludedGlobs": ["**/a.py"]}, {"enable": {"python": False}}])
-async def test_options_leave_out_what_is_open_and_let_it_in_again(client: Any, options: Any) -> None:
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"excludedGlobs": ["**/*.md", "**/a.py", "**/*.py"]}, "excluded by **/a.py"),
+        ({"enable": {"python": False}}, "switched off for python"),
+    ],
+)
+async def test_options_leave_out_what_is_open_and_let_it_in_again(client: Any, options: Any, why: str) -> None:
     client.open(CODE)
     client.notify("workspace/didChangeConfiguration", settings={"foretype": options})
     assert told(client)[:3] == ["opened", "closed", "excluded"]
     assert not await asks(client, 1)
+    assert client.server.documents.obstacle(client.server.documents.get(URI)) == why
     client.insert(1, 4, "x")
     client.notify("workspace/didChangeConfiguration", settings={"foretype": {}})
     assert told(client)[-1] != "closed" and await asks(client, 1)

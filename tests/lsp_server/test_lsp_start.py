@@ -55,7 +55,7 @@ async def test_the_private_gateway_is_begun_before_the_client_is_imported(
     server = Server({"stateDir": str(tmp_path), "model": "/m.gguf", "index": {"enable": False}})
     server.settings.take({})
     server.editor.initialized.set()
-    running = asyncio.create_task(GatewayClient(server.parts).run())
+    running = asyncio.create_task(GatewayClient(server).run())
     begun = (await opened).begun
     assert begun is not None
     assert await begun is found
@@ -74,7 +74,7 @@ async def test_nothing_is_begun_where_the_gateway_is_named(monkeypatch: pytest.M
     server.settings.take({})
     server.editor.initialized.set()
     with pytest.raises(asyncio.CancelledError):
-        await GatewayClient(server.parts).run()
+        await GatewayClient(server).run()
     assert server.settings.options != Options()
 
 

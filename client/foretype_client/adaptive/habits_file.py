@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from foretype_context.errors import NotSmallError
 from foretype_context.folder.small_files import read_small
+from foretype_wire.tasks import end_tasks
 
 from foretype_client.adaptive.habits import Habit, Habits, LookedAtText
 
@@ -56,8 +57,7 @@ async def kept_in(path: Path) -> AsyncGenerator[Habits]:
     try:
         yield habits
     finally:
-        saving.cancel()
-        await asyncio.gather(saving, return_exceptions=True)
+        await end_tasks(saving)
         await _save(path, habits)
 
 

@@ -61,7 +61,7 @@ class FindingVerdict(StrEnum):
     FAIL = "fail"
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True):
     """One thing that was looked at; `remedy` is empty when it is ok."""
 
     name: str
@@ -106,27 +106,27 @@ def _versions() -> Generator[Finding]:
             missing.append(package)
     detail = ", ".join(versions)
     if sys.version_info < _LEAST_PYTHON:
-        yield Finding(name="versions", status=FindingVerdict.FAIL, detail=detail, remedy="install Python 3.11 or newer")
+        yield Finding("versions", FindingVerdict.FAIL, detail, "install Python 3.11 or newer")
     elif missing:
         detail += f"; {', '.join(missing)} missing"
         remedy = "pip install --force-reinstall foretype"
-        yield Finding(name="versions", status=FindingVerdict.FAIL, detail=detail, remedy=remedy)
+        yield Finding("versions", FindingVerdict.FAIL, detail, remedy)
     else:
-        yield Finding(name="versions", status=FindingVerdict.OK, detail=detail)
+        yield Finding("versions", FindingVerdict.OK, detail)
 
 
 def _extras(*, own_gateway: bool) -> Generator[Finding]:
     for extra, (modules, consequence) in _EXTRAS.items():
         name = f"extra {extra}"
         if any(find_spec(module) is not None for module in modules):
-            yield Finding(name=name, status=FindingVerdict.OK, detail="installed")
+            yield Finding(name, FindingVerdict.OK, "installed")
             continue
         needed = own_gateway and extra in ("gateway", "embedded")
         yield Finding(
-            name=name,
-            status=FindingVerdict.FAIL if needed else FindingVerdict.WARN,
-            detail=f"not installed: {consequence}",
-            remedy=f"pip install 'foretype[{extra}]'" + (", or name a gateway with --gateway URL" if needed else ""),
+            name,
+            FindingVerdict.FAIL if needed else FindingVerdict.WARN,
+            f"not installed: {consequence}",
+            f"pip install 'foretype[{extra}]'" + (", or name a gateway with --gateway URL" if needed else ""),
         )
 
 
@@ -134,12 +134,12 @@ def _languages() -> Finding:
     missing = missing_syntaxes()
     known = [language for language, spec in LANGUAGES.items() if spec.wheel and language not in missing]
     if not missing:
-        return Finding(name="languages", status=FindingVerdict.OK, detail=f"syntax is known for {', '.join(known)}")
+        return Finding("languages", FindingVerdict.OK, f"syntax is known for {', '.join(known)}")
     return Finding(
-        name="languages",
-        status=FindingVerdict.WARN,
-        detail=f"no grammar for {', '.join(missing)}: blocks are found by indentation alone (missing: {', '.join(sorted(set(missing.values())))})",
-        remedy="pip install 'foretype[languages]'",
+        "languages",
+        FindingVerdict.WARN,
+        f"no grammar for {', '.join(missing)}: blocks are found by indentation alone (missing: {', '.join(sorted(set(missing.values())))})",
+        "pip install 'foretype[languages]'",
     )
 
 
@@ -155,9 +155,7 @@ def _directories(options: ClientOptions) -> Generator[Finding]:
             probe_file.write_text("")
             probe_file.unlink()
         except OSError as error:
-            yield Finding(
-                name=name, status=FindingVerdict.FAIL, detail=f"{path}: {error}", remedy=f"make {path} writable for you"
-            )
+            yield Finding(name, FindingVerdict.FAIL, f"{path}: {error}", f"make {path} writable for you")
         else:
             yield from _privacy(name, path)
 
@@ -169,27 +167,22 @@ def _registered_checks() -> Generator[Finding]:
             checks: Callable[[], Iterable[tuple[str, bool, str, str]]] = point.load()
             for name, good, detail, remedy in checks():
                 status = FindingVerdict.OK if good else FindingVerdict.WARN
-                yield Finding(name=name, status=status, detail=detail, remedy=remedy)
+                yield Finding(name, status, detail, remedy)
         except Exception as error:  # noqa: BLE001 - whatever a package raises is what is to be told
             reason = f"cannot be checked ({type(error).__name__}: {error})"
-            yield Finding(
-                name=point.name,
-                status=FindingVerdict.WARN,
-                detail=reason,
-                remedy=f"pip install 'foretype[{point.name}]'",
-            )
+            yield Finding(point.name, FindingVerdict.WARN, reason, f"pip install 'foretype[{point.name}]'")
 
 
 def _privacy(name: str, path: Path) -> Generator[Finding]:
     if sys.platform != "win32" and path.stat().st_mode & 0o022:
         yield Finding(
-            name=name,
-            status=FindingVerdict.WARN,
-            detail=f"other users can write to {path} and could replace your gateway",
-            remedy=shell_line("chmod", "go-w", path),
+            name,
+            FindingVerdict.WARN,
+            f"other users can write to {path} and could replace your gateway",
+            shell_line("chmod", "go-w", path),
         )
     else:
-        yield Finding(name=name, status=FindingVerdict.OK, detail=str(path))
+        yield Finding(name, FindingVerdict.OK, str(path))
 
 
 def _standing(grammar: str) -> str:
@@ -212,23 +205,18 @@ async def _gateway(options: ClientOptions) -> list[Finding]:
                 ", shown only when asked for (--unsure: always)" if profile.min_mean_logprob.shows_nothing else ""
             )
             detail = f"{without_credentials(client.session.endpoint.url)}, model {profile.model}{asked_only}, grammar {profile.grammar}{_standing(profile.grammar)}"
-            findings.append(Finding(name="gateway", status=FindingVerdict.OK, detail=detail))
+            findings.append(Finding("gateway", FindingVerdict.OK, detail))
             if client.regions is not None:
                 findings.append(_regions(await client.regions.measure()))
             findings.append(await _engine(client))
             with _failing(findings, "tokenizer", "restart the gateway; if that does not help, choose another model"):
                 assembler = await client.ready(options.start_timeout_s)
-                findings.append(Finding(name="tokenizer", status=FindingVerdict.OK, detail=profile.tokenizer_digest))
+                findings.append(Finding("tokenizer", FindingVerdict.OK, profile.tokenizer_digest))
                 with _failing(findings, "grammar", "look into the gateway's log"):
                     result = await probe(client.session, assembler)
-                    status = (
-                        FindingVerdict.OK
-                        if result.good
-                        else FindingVerdict.FAIL
-                        if result.broken
-                        else FindingVerdict.WARN
-                    )
-                    findings.append(Finding(name="grammar", status=status, detail=result.detail, remedy=result.remedy))
+                    status = FindingVerdict.FAIL if result.broken else FindingVerdict.WARN
+                    status = FindingVerdict.OK if result.good else status
+                    findings.append(Finding("grammar", status, result.detail, result.remedy))
     return findings
 
 
@@ -239,9 +227,9 @@ def _regions(standings: list[Standing]) -> Finding:
         state = f"{one.rtt_ms:.0f} ms" if one.healthy and one.rtt_ms is not None else one.why or "not asked yet"
         told.append(f"{without_credentials(one.url)} {state}{', in use' if one.chosen else ''}")
     if all(one.healthy for one in standings):
-        return Finding(name="gateways", status=FindingVerdict.OK, detail="; ".join(told))
+        return Finding("gateways", FindingVerdict.OK, "; ".join(told))
     remedy = "suggestions come from the gateways that answer; check the others, or remove them from --gateway"
-    return Finding(name="gateways", status=FindingVerdict.WARN, detail="; ".join(told), remedy=remedy)
+    return Finding("gateways", FindingVerdict.WARN, "; ".join(told), remedy)
 
 
 async def _engine(client: Client) -> Finding:
@@ -255,17 +243,15 @@ async def _engine(client: Client) -> Finding:
     except (httpx.HTTPError, msgspec.MsgspecError) as error:
         status = f"answers {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
         detail = f"{without_credentials(url)}: {status or error or type(error).__name__}"  # httpx quotes the whole URL
-        return Finding(name="engine", status=FindingVerdict.WARN, detail=detail, remedy="look into the gateway's log")
+        return Finding("engine", FindingVerdict.WARN, detail, "look into the gateway's log")
     engine = health.engine
     detail = (
         f"gateway {health.version}, {engine.running} running, {engine.waiting} waiting, {engine.restarts} restarts, "
         f"{engine.cached_tokens} of {engine.prompt_tokens} prompt tokens cached so far"
     )
     if engine.restarts:
-        return Finding(
-            name="engine", status=FindingVerdict.WARN, detail=detail, remedy="it died before: read the gateway's log"
-        )
-    return Finding(name="engine", status=FindingVerdict.OK, detail=detail)
+        return Finding("engine", FindingVerdict.WARN, detail, "it died before: read the gateway's log")
+    return Finding("engine", FindingVerdict.OK, detail)
 
 
 class _Engine(msgspec.Struct):
@@ -295,7 +281,7 @@ def _failing(findings: list[Finding], name: str, remedy: str) -> Generator[None]
         ProfileError,
         UnknownControlError,
     ) as error:
-        findings.append(Finding(name=name, status=FindingVerdict.FAIL, detail=str(error), remedy=remedy))
+        findings.append(Finding(name, FindingVerdict.FAIL, str(error), remedy))
 
 
 def _print(findings: list[Finding]) -> None:

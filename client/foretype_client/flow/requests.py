@@ -11,6 +11,7 @@ from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta
 from foretype_wire.subscriptions import Subscribers
+from foretype_wire.tasks import end_tasks
 
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
@@ -100,10 +101,7 @@ class Requests:
 
     async def close(self) -> None:
         """End every stream and wait until no task is left."""
-        pumps = list(self._pumps)
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
+        await end_tasks(*self._pumps)
 
     async def _pump(self, document: TrackedDocument, flight: Flight) -> None:
         try:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from foretype_wire.errors import GatewayGoneError
+from foretype_wire.tasks import end_tasks
 
 from foretype_client.ports import Clock, Endpoint
 from foretype_client.session.connecting import http_base, http_client, without_credentials
@@ -94,9 +95,7 @@ class Regions:
                     session.move(_NEARER_GRACE_S if serves else _LOST_GRACE_S)
                 await asyncio.sleep(max(0.0, _TURN_S - (self._clock() - begun_s)))
         finally:
-            for task in self._probes.values():
-                task.cancel()
-            await asyncio.gather(*self._probes.values(), return_exceptions=True)
+            await end_tasks(*self._probes.values())
 
     def _typing(self, session: Session, now_s: float) -> bool:
         calls = session.statistics().calls

@@ -38,6 +38,7 @@ from foretype_wire.messages import (
     Workspace,
 )
 from foretype_wire.subscriptions import Subscribers
+from foretype_wire.tasks import end_tasks
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
@@ -466,9 +467,7 @@ class Session:
                     self._pump()
             finally:
                 self._connection_now = None
-                for helper in helpers:
-                    helper.cancel()
-                await asyncio.gather(*helpers, return_exceptions=True)
+                await end_tasks(*helpers)
 
     async def _write(self, connection: ClientConnection) -> None:
         with suppress(ConnectionClosed):  # the reader tells why

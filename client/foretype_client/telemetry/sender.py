@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from foretype_context.folder.git import repository_at
@@ -22,6 +22,9 @@ from foretype_client.telemetry.outbox import Outbox, OutboxStatistics
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.spool import Spool
 from foretype_client.telemetry.survival import Due, measure
+
+if TYPE_CHECKING:
+    from foretype_client.session.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -36,23 +39,6 @@ _MEMORY_BATCHES: Final = 20
 _HEAD_BYTES: Final = 4_096
 
 
-class Connection(Protocol):
-    """What telemetry needs of a session with a gateway."""
-
-    store_text: bool
-
-    @property
-    def connected(self) -> bool: ...
-
-    def feedback(self, batch: str, events: Sequence[dict[str, object]]) -> bool: ...
-
-
-class _Content(NamedTuple):
-    """A batch as the wire has it; `whole` has the samples too, which never go to the disk."""
-
-    whole: list[dict[str, object]]
-
-
 class Telemetry:
     """Sends what a recorder recorded.
 
@@ -65,7 +51,7 @@ class Telemetry:
     def __init__(
         self,
         recorder: Recorder,
-        connection: Connection,
+        connection: Session,
         spool: Spool,
         *,
         clock: Callable[[], float],
@@ -84,7 +70,7 @@ class Telemetry:
         self._pending: list[Event] = []
         self._since_s: float | None = None
         self._count = 0
-        self._memory: dict[str, _Content] = {}
+        self._memory: dict[str, list[dict[str, object]]] = {}  # whole, with the samples, which never go to the disk
         self._heads: dict[str, str] = {}
         self._to_remove: list[str] = []
         self._look_s = 0.0
@@ -187,7 +173,7 @@ class Telemetry:
                 self._disk_fault = str(error)
                 _log.warning("telemetry cannot be kept on disk: %s", error)
         if in_memory:
-            self._memory[name] = _Content(whole)
+            self._memory[name] = whole
             while len(self._memory) > _MEMORY_BATCHES:
                 self._memory.pop(next(iter(self._memory)))
         self._to_remove += self._outbox.put(name)
@@ -210,8 +196,7 @@ class Telemetry:
 
     async def _send(self, now: float) -> None:
         for name in self._outbox.to_send(now):
-            content = self._memory.get(name)
-            events = content.whole if content is not None else await asyncio.to_thread(self._read, name)
+            events = self._memory.get(name) or await asyncio.to_thread(self._read, name)
             if not events:
                 self._outbox.forget(name)
                 self._to_remove.append(name)

@@ -246,8 +246,12 @@ class Globs:
 def matches(glob: str, path: str) -> bool:
     """Whether a glob as editors write it matches a path: `*` and `?` stay inside a part, `**` is parts, `{a,b}` and `[ab]` choose.
 
-    A glob without a slash is about the file's name. One that is beyond the bounds is taken by the letter.
+    A glob without a slash is about the file's name, one that ends in a slash is all in that folder. One that is beyond the
+    bounds is taken by the letter. Parts of the path may be separated as on Windows.
     """
+    path = path.replace("\\", "/")
+    if glob.endswith("/"):
+        glob = f"**/{glob.removeprefix('/')}**"
     path = path if "/" in glob else path.rpartition("/")[2]
     automaton = _editors(glob)
     return path == glob if automaton is None else automaton.last(path, folder=False) >= 0

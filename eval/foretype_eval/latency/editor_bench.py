@@ -118,8 +118,10 @@ async def measure_editor(
 
 
 async def measure_start(gateway: GatewayOptions, figures: LatencyFigures, runs: int, *, progress: Progress) -> None:
-    """Fill in `start_to_any_suggestion` and `start_to_first_suggestion`: from starting the language server, which starts its own gateway,
-    to what the open file says, and to what the model says."""
+    """Fill in `start_to_any_suggestion` and `start_to_first_suggestion`.
+
+    Both are from starting the language server, which starts its own gateway: to what the open file says, and to what the model says.
+    """
     for run in range(runs):
         with tempfile.TemporaryDirectory(prefix="foretype-bench-") as folder:
             state_dir = Path(folder)

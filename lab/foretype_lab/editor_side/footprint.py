@@ -74,9 +74,7 @@ async def measure_footprint(*, imports: int, settle_s: float, idle_s: float) -> 
             await asyncio.sleep(idle_s)
             left = [one for one in gateway if one.is_running()]
             after = _used_s(server), _used_s(left)
-            if (
-                left != gateway
-            ):  # the engine rests: its memory was given back, and its processor time is not told any more
+            if left != gateway:  # the engine rests: its memory was given back
                 report["memory_at_rest_mib"] = {"server": _resident(server), "gateway": _resident(left)}
                 began = time.perf_counter()
                 await first_suggestion(processes.client, "after_a_rest")

@@ -8,9 +8,9 @@ its version, so that the editor can refuse it too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from foretype_client.errors import ChatRefusedError
@@ -21,13 +21,16 @@ from lsprotocol import types
 
 from foretype_lsp import messages
 from foretype_lsp.chat.edits import Insertion, documentation, gap_of
-from foretype_lsp.chat.progress import Progress
 from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
 from foretype_lsp.chat.targets import Definition, definition_at
 from foretype_lsp.documents.documents import HeldText
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor, range_of, workspace_edit
 from foretype_lsp.errors import CommandRefusedError, DocumentChangedError, ImpossibleError, InvalidParamsError
+from foretype_lsp.progress import Progress
+
+if TYPE_CHECKING:
+    from foretype_client.chat import Tiers
 
 EXPLAIN_COMMAND: Final = "foretype.chat.explain"
 DOCUMENT_COMMAND: Final = "foretype.chat.document"
@@ -39,14 +42,6 @@ _ACTIONS: Final = {
     COMPLETE: ("Foretype: complete this function", "refactor.rewrite.foretype.completeFunction"),
 }
 ACTION_KINDS: Final = [kind for _, kind in _ACTIONS.values()]
-
-
-class Models(Protocol):
-    """The gateway's larger models (`foretype_client.chat.Tiers`)."""
-
-    def chat(self, messages: Sequence[Mapping[str, str]], *, template: str, max_tokens: int) -> AsyncGenerator[str]: ...
-
-    async def block(self, snapshot: Snapshot, offset: int) -> tuple[str, str]: ...
 
 
 class _Target(messages.Params, frozen=True):
@@ -74,7 +69,7 @@ class Chat:
     def __init__(self, editor: Editor, documents: SharedDocuments) -> None:
         self._editor = editor
         self._documents = documents
-        self._models: Models | None = None
+        self._models: Tiers | None = None
         editor.progress_cancelled.add(self._cancelled)
         self._running: dict[str | int, asyncio.Task[Any]] = {}
 
@@ -84,7 +79,7 @@ class Chat:
         ways = {EXPLAIN_COMMAND: self._explain, DOCUMENT_COMMAND: self._document, COMPLETE: self._complete}
         return {name: self._handler(name, way) for name, way in ways.items()}
 
-    def use(self, models: Models | None) -> None:
+    def use(self, models: Tiers | None) -> None:
         """Ask these models from now on; None while there is no connection."""
         self._models = models
 
@@ -115,7 +110,7 @@ class Chat:
         ]
 
     def _handler(
-        self, name: str, way: Callable[[_Target, HeldText, Models, Progress], Coroutine[Any, Any, dict[str, Any]]]
+        self, name: str, way: Callable[[_Target, HeldText, Tiers, Progress], Coroutine[Any, Any, dict[str, Any]]]
     ) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
         def handle(*_: Any) -> Coroutine[Any, Any, dict[str, Any]]:
             """Takes what it needs of the document now; the coroutine waits for the model."""
@@ -137,7 +132,6 @@ class Chat:
                 _ACTIONS[name][0],
                 given=asked.work_done_token,
                 partial=target.partial_result_token,
-                shows=self._editor.shows_progress,
             )
             return self._run(way(target, held, self._models, progress), progress, show=target.show)
 
@@ -173,7 +167,7 @@ class Chat:
 
     # The three commands
 
-    async def _explain(self, target: _Target, held: HeldText, models: Models, progress: Progress) -> dict[str, Any]:
+    async def _explain(self, target: _Target, held: HeldText, models: Tiers, progress: Progress) -> dict[str, Any]:
         snapshot, (start, end) = held.snapshot(), _span(held, target.range)
         if start == end:
             found = await asyncio.to_thread(definition_at, snapshot.text, snapshot.language, start)
@@ -183,7 +177,7 @@ class Chat:
         answer = await self._answer(EXPLAIN, snapshot, snapshot.text[start:end], models, progress)
         return {"kind": "explain", "text": answer}
 
-    async def _document(self, target: _Target, held: HeldText, models: Models, progress: Progress) -> dict[str, Any]:
+    async def _document(self, target: _Target, held: HeldText, models: Tiers, progress: Progress) -> dict[str, Any]:
         snapshot, at = held.snapshot(), _span(held, target.range)[0]
         found = await _definition(snapshot, at)
         if found.documented:
@@ -192,7 +186,7 @@ class Chat:
         made = documentation(snapshot.text, snapshot.language, found, answer)
         return await self._apply("document", held, snapshot, made)
 
-    async def _complete(self, target: _Target, held: HeldText, models: Models, progress: Progress) -> dict[str, Any]:
+    async def _complete(self, target: _Target, held: HeldText, models: Tiers, progress: Progress) -> dict[str, Any]:
         snapshot, at = held.snapshot(), _span(held, target.range)[0]
         found = await _definition(snapshot, at, function=True)
         text, gap = snapshot.text, gap_of(snapshot.text, snapshot.language, found)
@@ -211,7 +205,7 @@ class Chat:
         progress.wrote(written, written)
         return await self._apply("completeFunction", held, snapshot, gap.filled(written))
 
-    async def _answer(self, prompt: Prompt, snapshot: Snapshot, code: str, models: Models, progress: Progress) -> str:
+    async def _answer(self, prompt: Prompt, snapshot: Snapshot, code: str, models: Tiers, progress: Progress) -> str:
         """The whole answer of a chat model."""
         if len(code) > CODE_CHARS_MAX:
             raise ImpossibleError(f"{len(code):,} characters are too many; select at most {CODE_CHARS_MAX:,}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from lsprotocol import types
 
@@ -44,7 +44,7 @@ class NotebookSync:
         try:
             changed = messages.read(params, DidChangeNotebook)
         except InvalidParamsError:
-            if (uri := _uri_of(params)) is not None:
+            if (uri := messages.find(params, str, "notebookDocument", "uri")) is not None:
                 self._documents.notebooks.lose(uri)
             raise
         if changed.change.cells is None:
@@ -67,9 +67,3 @@ class NotebookSync:
                 self._documents.changed(event.held, event.typed_to)
             elif (none := self._documents.opened(event.held)) is not None:
                 _log.info("%s", none)
-
-
-def _uri_of(params: object) -> str | None:
-    notebook = cast("dict[str, object]", params).get("notebookDocument") if isinstance(params, dict) else None
-    uri = cast("dict[str, object]", notebook).get("uri") if isinstance(notebook, dict) else None
-    return uri if isinstance(uri, str) else None

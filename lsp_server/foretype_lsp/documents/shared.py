@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from foretype_client.listeners import Listeners
 from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources
+from foretype_context.folder.globs import matches
 from foretype_context.folder.ignore_rules import is_ignore_file
 from foretype_context.syntax.document import Change, Document
 from foretype_wire.subscriptions import Subscribers
@@ -23,11 +25,12 @@ from foretype_lsp.documents.documents import (
 )
 from foretype_lsp.documents.notebooks import Notebooks
 from foretype_lsp.documents.positions import Encoding, Position
-from foretype_lsp.globs import first_match
 from foretype_lsp.messages import ContentChange
 from foretype_lsp.settings import Settings
-from foretype_lsp.suggestions.waiting_requests import Flow
 from foretype_lsp.trust import why_unread
+
+if TYPE_CHECKING:
+    from foretype_client.flow.flow import CompletionFlow
 
 
 class SharedDocuments:
@@ -47,7 +50,7 @@ class SharedDocuments:
         self._settings = settings
         self._documents = Documents()
         self._notebooks = Notebooks(self._documents)
-        self._listeners: Listeners[Flow] = Listeners(Sources.none(), None, clock)
+        self._listeners: Listeners[CompletionFlow] = Listeners(Sources.none(), None, clock)
         self._told: set[str] = set()
         self._globs = settings.options.excluded_globs
         settings.changed.add(self._on_settings)
@@ -57,7 +60,7 @@ class SharedDocuments:
         self.moved: Subscribers[[]] = Subscribers()
 
     @property
-    def flow(self) -> Flow | None:
+    def flow(self) -> CompletionFlow | None:
         """What answers for these documents now; None while there is none."""
         return self._listeners.flow
 
@@ -107,7 +110,8 @@ class SharedDocuments:
         options = self._settings.options
         if not options.enabled(held.document.language):
             return f"switched off for {held.document.language}"
-        glob = first_match(options.excluded_globs, (held.file, held.document.path))
+        paths = (held.file, held.document.path)
+        glob = next((glob for glob in options.excluded_globs if any(matches(glob, path) for path in paths)), None)
         return None if glob is None else f"excluded by {glob}"
 
     def sources_status(self) -> str:
@@ -118,7 +122,7 @@ class SharedDocuments:
 
     # Who is told
 
-    def follow(self, flow: Flow | None) -> None:
+    def follow(self, flow: CompletionFlow | None) -> None:
         """Tell `flow` of documents from now on, in place of the one before."""
         self._listeners.flow = flow
         if flow is not None:

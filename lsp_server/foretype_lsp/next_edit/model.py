@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from foretype_context.edit_models.question import EditQuestion, EditWindow, WindowEdit
 from foretype_context.edits.evidence import Evidence, NextEdit
@@ -25,31 +25,20 @@ _DEADLINE_MS: Final = 2_000.0
 """An answer that comes later is about a place that was left."""
 
 
-class EditModel(Protocol):
-    """A gateway's model of next edits."""
-
-    @property
-    def wanted(self) -> EditWindow | None:
-        """How it is asked; None while there is none."""
-        ...
-
-    async def ask(self, document: Document, question: EditQuestion) -> WindowEdit | None:
-        """Its edit, or None, also where there is no answer. Cancelling stops it."""
-        ...
-
-
 class GatewayModel:
-    """The one that the gateway's profile names."""
+    """The model of next edits that the gateway's profile names."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     @property
     def wanted(self) -> EditWindow | None:
+        """How it is asked; None while there is none."""
         profile = self._session.profile
         return profile.next_edit if profile is not None and self._session.connected else None
 
     async def ask(self, document: Document, question: EditQuestion) -> WindowEdit | None:
+        """Its edit, or None, also where there is no answer. Cancelling stops it."""
         call = Ask(
             id=f"next-{secrets.token_hex(8)}",
             document=document.uri,
@@ -69,7 +58,7 @@ class FromModel:
     """Asks the model that is there."""
 
     def __init__(self, tracking: Tracking) -> None:
-        self.model: EditModel | None = None
+        self.model: GatewayModel | None = None
         self._tracking = tracking
         self._questions = ModelQuestions()
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from foretype_client.telemetry.next_edits import NextEditLog
-from foretype_context.edits.evidence import Evidence, NextEdit
+from foretype_context.edits.evidence import Evidence, NextEdit, named
 from foretype_context.edits.pace import Pace, RememberedEdit
 from foretype_context.syntax.document import Change, Document, Edit
 from foretype_context.syntax.languages import language_of
@@ -19,7 +19,7 @@ from foretype_context.syntax.languages import language_of
 from foretype_lsp.documents.documents import HeldText, Open
 from foretype_lsp.documents.positions import Position
 from foretype_lsp.documents.shared import SharedDocuments
-from foretype_lsp.next_edit.model import EditModel, FromModel
+from foretype_lsp.next_edit.model import FromModel, GatewayModel
 from foretype_lsp.next_edit.offers import GivenEdit, Offers
 from foretype_lsp.next_edit.on_screen import OnScreen
 from foretype_lsp.next_edit.other_files import EditsInOtherFiles
@@ -89,7 +89,7 @@ class NextEdits:
         """The last change of a document was an inline suggestion that was taken."""
         self._tracking.accepted(uri)
 
-    def use(self, model: EditModel | None) -> None:
+    def use(self, model: GatewayModel | None) -> None:
         """Ask this model from now on where the rules are silent; None: none."""
         self._from_model.model = model
 
@@ -203,7 +203,7 @@ class NextEdits:
         asked_in, now_s = asked.held.document.uri, self._clock()
         uri, text, found = place.document, place.text, place.found
         start, end, new = found.edit
-        told = RememberedEdit(uri, _line_of(text, found.edit), text[start:end], new)
+        told = RememberedEdit(uri, named(text, found.edit)[0], text[start:end], new)
         eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(place.origin)
         if not self._pace.allows(found.evidence, eagerness, told, quiet_s, now_s):
             return None
@@ -318,9 +318,3 @@ class NextEdits:
 
 def _is_far(text: str, edit: Edit, cursor: int) -> bool:
     return edit.start < cursor or text.count("\n", cursor, edit.start) > _NEAR_LINES
-
-
-def _line_of(text: str, edit: Edit) -> str:
-    first = text.rfind("\n", 0, edit.start) + 1
-    last = text.find("\n", edit.end)
-    return text[first : len(text) if last < 0 else last].strip()

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from foretype_client.flow.suggestion import SelectedCompletion
@@ -24,7 +24,10 @@ from foretype_lsp.next_edit.on_screen import OnScreen
 from foretype_lsp.settings import Settings
 from foretype_lsp.status import StatusMachine
 from foretype_lsp.suggestions.items import ACCEPT_COMMAND, EXPLAIN_COMMAND, cursor_line, menu_item
-from foretype_lsp.suggestions.waiting_requests import Flow, WaitingRequest, WaitingRequests
+from foretype_lsp.suggestions.waiting_requests import WaitingRequest, WaitingRequests
+
+if TYPE_CHECKING:
+    from foretype_client.flow.flow import CompletionFlow
 
 SUGGESTION_GREW: Final = "foretype/suggestionGrew"
 CURSOR_RESTED: Final = "foretype/cursorRested"
@@ -170,7 +173,7 @@ class Suggestions:
         selected = _selected(held, info) if info is not None else None
         return self._answer(flow, WaitingRequest(held, snapshot, line, offset, trigger, selected, superseded))
 
-    async def _answer(self, flow: Flow, asked: WaitingRequest) -> dict[str, Any] | None:
+    async def _answer(self, flow: CompletionFlow, asked: WaitingRequest) -> dict[str, Any] | None:
         """Nothing where a next edit is on the screen, unless the user asked by hand: one of both is visible."""
         uri, version = asked.snapshot.uri, asked.snapshot.version
         self._answering[uri] += 1

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from foretype_client.flow.suggestion import FlowStatus, SelectedCompletion, Suggestion
-from foretype_client.listeners import DocumentListener
+from foretype_client.flow.suggestion import SelectedCompletion, Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.syntax.document import Snapshot
 from foretype_wire.redaction import log_fault
@@ -22,26 +20,12 @@ from foretype_wire.tasks import end_tasks
 from foretype_lsp.documents.documents import Open
 from foretype_lsp.suggestions.items import CursorLine, accepted_characters, item
 
+if TYPE_CHECKING:
+    from foretype_client.flow.flow import CompletionFlow
+
 _log: Final = logging.getLogger(__name__)
 
 _SENT_KEPT: Final = 64
-
-
-class Flow(DocumentListener, Protocol):
-    """The completion flow as the server uses it (`foretype_client.flow.flow.CompletionFlow`)."""
-
-    def typed(self, snapshot: Snapshot, offset: int) -> None: ...
-    def excluded(self, uris: Sequence[str], *, others_come: bool = False) -> None: ...
-    async def suggest(
-        self, snapshot: Snapshot, offset: int, *, trigger: Trigger, selected: SelectedCompletion | None = None
-    ) -> Suggestion | None: ...
-    def accepted(self, id: str) -> None: ...
-    def shown(self, id: str) -> None: ...
-    def partially_accepted(self, id: str, characters: int) -> None: ...
-    def rested(self, snapshot: Snapshot, offset: int) -> None: ...
-    def explain(self, id: str | None = None) -> dict[str, Any] | None: ...
-    def spared(self) -> str | None: ...
-    def status(self) -> FlowStatus: ...
 
 
 class _Sent(NamedTuple):
@@ -102,7 +86,7 @@ class WaitingRequests:
         sent = self._sent.get(id)
         return None if sent is None else sent.uri
 
-    async def answer(self, flow: Flow, asked: WaitingRequest, *, multi_line: bool) -> dict[str, Any] | None:
+    async def answer(self, flow: CompletionFlow, asked: WaitingRequest, *, multi_line: bool) -> dict[str, Any] | None:
         """An LSP `InlineCompletionList`, or None if the question is void. Raises CancelledError alone.
 
         No items and None differ: Neovim takes what it shows off the screen for the one, and keeps it for the other.
@@ -133,7 +117,7 @@ class WaitingRequests:
         self.counts["suggested"] += 1
         return {"items": [made]}
 
-    async def _suggestion(self, flow: Flow, asked: WaitingRequest) -> Suggestion | None:
+    async def _suggestion(self, flow: CompletionFlow, asked: WaitingRequest) -> Suggestion | None:
         """What the flow says, or None as soon as a newer request is there: some editors never cancel."""
         if not asked.superseded.done() and asked.held.document.version == asked.snapshot.version:
             task = asyncio.create_task(

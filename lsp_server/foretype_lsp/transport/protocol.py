@@ -21,7 +21,7 @@ import logging
 from collections.abc import Generator
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
@@ -30,11 +30,10 @@ from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound, JsonRpcReq
 from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol, lsp_method
 
 from foretype_lsp.errors import InvalidParamsError
+from foretype_lsp.messages import find
 from foretype_lsp.transport.framing import frame
 
 _log: Final = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -301,22 +300,16 @@ def _innermost(error: BaseException) -> str:
 
 def _essential(data: dict[str, Any]) -> dict[str, Any]:
     """An initialize request with what the server uses, each part only if it has the right type."""
-    listed = cast("list[object]", _at(data, list, "params", "capabilities", "general", "positionEncodings") or [])
+    listed = cast("list[object]", find(data, list, "params", "capabilities", "general", "positionEncodings") or [])
     encodings = [e for e in listed if isinstance(e, str)]
     return {
         "jsonrpc": "2.0",
         "id": data["id"],
         "method": types.INITIALIZE,
         "params": {
-            "processId": _at(data, int, "params", "processId"),
-            "rootUri": _at(data, str, "params", "rootUri"),
+            "processId": find(data, int, "params", "processId"),
+            "rootUri": find(data, str, "params", "rootUri"),
             "capabilities": {"general": {"positionEncodings": encodings}} if encodings else {},
-            "initializationOptions": _at(data, object, "params", "initializationOptions"),
+            "initializationOptions": find(data, object, "params", "initializationOptions"),
         },
     }
-
-
-def _at(data: object, type_: type[_T], *path: str) -> _T | None:
-    for name in path:
-        data = cast("dict[str, object]", data).get(name) if isinstance(data, dict) else None
-    return data if isinstance(data, type_) else None

@@ -38,7 +38,7 @@ def fetch(
                 made = place.make_shipped(shown, adapter=adapter, source=source, root=out)
     except FetchError as error:
         if not as_json:
-            raise _failed(str(error)) from error
+            raise fail(str(error)) from error
         line(event="failed", text=str(error))
         raise typer.Exit(1) from error
     found, seconds = made.artifact, time.perf_counter() - started
@@ -65,7 +65,7 @@ def export(
     from foretype_models import artifacts, export
 
     if to not in ("safetensors", "gguf"):
-        raise _failed(f"--to {to} is unknown; there are safetensors and gguf")
+        raise fail(f"--to {to} is unknown; there are safetensors and gguf")
     try:
         shipped = artifacts.locate() if source is None else None
         path = source if shipped is None else shipped.path
@@ -75,17 +75,17 @@ def export(
         else:
             export.write_folder(path, out, layout or (None if shipped is None else shipped.profile.get("layout")))
     except ImportError as error:
-        raise _failed(f"{error}; exporting needs `pip install 'foretype[local]'`") from error
+        raise fail(f"{error}; exporting needs `pip install 'foretype[local]'`") from error
     except (ArtifactError, ExportFileError) as error:
-        raise _failed(str(error)) from error
+        raise fail(str(error)) from error
     except OSError as error:
         reason = error.strerror or error
-        raise _failed(
+        raise fail(
             f"{out} cannot be written ({reason}); what was there is unchanged: make room, or name another place"
         ) from error
     say(out)
 
 
-def _failed(message: str) -> typer.Exit:
+def fail(message: str) -> typer.Exit:
     say(message, err=True)
     return typer.Exit(1)

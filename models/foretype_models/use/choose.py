@@ -170,10 +170,8 @@ def _file(
         raise UseError(f"{path} is no GGUF file; name one, or prepare a checkpoint with `foretype models pull`")
     grammar = grammar or asked.grammar
     plain = _identified(path, grammar, events)
-    if names_a_chat_model(name) and not asked.anyway and not plain:
-        raise UseError(
-            f"{name} was trained to chat, by its name, and would answer in prose; take its base model, or --anyway"
-        )
+    if not plain:
+        _refuse_chat(asked, name, "take its base model")
     check_memory(asked.machine, max(size, _made_exact(asked, path, events)), name)
     device, prompt_tokens = plan_for(asked.machine)
     return Choice(
@@ -184,6 +182,11 @@ def _file(
         rules={**_grammar(grammar), "budgets": _budgets(prompt_tokens)},
         licence=licence,
     )
+
+
+def _refuse_chat(asked: ModelWish, name: str, instead: str) -> None:
+    if names_a_chat_model(name) and not asked.anyway:
+        raise UseError(f"{name} was trained to chat, by its name, and would answer in prose; {instead}, or --anyway")
 
 
 def _made_exact(asked: ModelWish, path: Path, events: Watcher) -> int:
@@ -282,10 +285,7 @@ def _ollama(asked: ModelWish, root: str, name: str) -> Choice:
         raise UseError(
             f"Ollama has no model {name} (it has {there}); get it with `{shell_line('ollama', 'pull', name)}`"
         )
-    if names_a_chat_model(has) and not asked.anyway:
-        raise UseError(
-            f"{has} was trained to chat, by its name, and would answer in prose; take a -base model, or --anyway"
-        )
+    _refuse_chat(asked, has, "take a -base model")
     rules: dict[str, Any] = _grammar(asked.grammar) | _named_tokenizer(asked)
     if not asked.machine.gpus:  # a long prompt takes seconds there
         rules["budgets"] = _budgets(plan_for(asked.machine)[1])
@@ -298,10 +298,7 @@ def _server(asked: ModelWish) -> Choice:
     if server.kind == "ollama":
         return _ollama(asked, server.url, name)
     label = PurePath(name).stem if name.endswith(".gguf") else name
-    if names_a_chat_model(label) and not asked.anyway:
-        raise UseError(
-            f"{label} was trained to chat, by its name, and would answer in prose; serve its base model, or --anyway"
-        )
+    _refuse_chat(asked, label, "serve its base model")
     rules: dict[str, Any] = _grammar(asked.grammar) | _tokenizer(asked, server)
     limit = next((one.context_tokens for one in server.models if one.name == name), None) or server.context_tokens
     if limit is not None:
