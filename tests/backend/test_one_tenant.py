@@ -17,7 +17,7 @@ from foretype_backend.admission.limits import Budget, Reservation
 from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors import stream as stream_door
 from foretype_backend.doors.http import OUTCOME
-from foretype_backend.identity.bounds_by_principal import Quotas
+from foretype_backend.identity.accounts import Quotas
 from foretype_backend.identity.directory import Principal, Tenant
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.transport.websocket_frames import FrameProtocol

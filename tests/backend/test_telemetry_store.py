@@ -19,8 +19,7 @@ from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import figures, refresh
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender, read
-from foretype_backend.telemetry.migrate import HEAD, SCHEMA
-from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, FIELD_COLUMNS, events, metadata
+from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, FIELD_COLUMNS, HEAD, SCHEMA, events, metadata
 from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.upkeep import tidy
 from sqlalchemy import func, select, text

@@ -15,8 +15,7 @@ from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_wire.messages import RequestClass
 
 from foretype_backend.chat.answer_pace import AnswerPace
-from foretype_backend.chat.engine import ChatEngine
-from foretype_backend.chat.replica import ChatReplica
+from foretype_backend.chat.engine import ChatEngine, ChatReplica
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
 from foretype_backend.config.settings import QualityConfig
