@@ -428,6 +428,3 @@ class ReplicaPool:
         if self._capabilities is None:
             raise EngineUnavailableError("the pool is not started; call start() first")
         return self._capabilities
-
-    def __repr__(self) -> str:
-        return f"<ReplicaPool: {len(self._members.serving())} of {len(self._members)} in service>"

@@ -29,9 +29,6 @@ class Quotas:
         self._tenants: Mapping[str, Tenant] = {}
         self._asked = 0
 
-    def __repr__(self) -> str:
-        return f"<Quotas of {len(self._tenants)} tenants: {self.budgets!r}>"
-
     def follow(self, tenants: Mapping[str, Tenant], now: float) -> None:
         """Take the limits of a newer snapshot; levels and reservations stay."""
         for name in list(self.budgets.names()):

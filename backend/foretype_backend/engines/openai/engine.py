@@ -203,9 +203,6 @@ class OpenAIEngine(StreamingServer):
         """Whether token counts are those of the server: true where it takes token ids."""
         return self._features.token_ids
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._config.url} {self._model!r} running={len(self._live)}>"
-
 
 class LocalServerEngine(OpenAIEngine):
     """A server of one user: one that went to sleep loads its model again with the next key, and it keeps no tenants apart."""

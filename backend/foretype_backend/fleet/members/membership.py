@@ -125,10 +125,6 @@ class Membership:
     def __getitem__(self, name: str) -> Member:
         return self._members[name]
 
-    def __repr__(self) -> str:
-        members = sum(one.phase is Phase.MEMBER for one in self._members.values())
-        return f"<Membership: {members} members of {len(self._members)}>"
-
     def narrow(self, takes: Callable[[str], bool]) -> None:
         """Before the first answer: of what is announced, only these revisions are this pool's."""
         self._rules = replace(self._rules, takes=takes)
