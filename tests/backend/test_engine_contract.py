@@ -18,7 +18,7 @@ from foretype_backend.engines.embedded.libraries import LIBRARIES
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
-from foretype_backend.start.engine import make_engine
+from foretype_backend.start.prepare import make_engine
 from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import FOLDER

@@ -27,8 +27,8 @@ from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.serving.block_pool import BlockPool
 from foretype_backend.serving.render import Renderer
+from foretype_backend.serving.served_revision import BlockPool
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
 
