@@ -33,7 +33,6 @@ THROUGH = {
     "foretype_context.prompt": "context/test_assemble.py",
     "foretype_retrieval.embedder": "retrieval/test_static_embedder.py",
     "foretype_backend.config": "backend/test_operations.py",
-    "foretype_backend.start.migrate": "deploy/test_manifests.py",
     "foretype_backend.config.state_files": "backend/test_usage_journal.py",
     "foretype_backend.doors": "backend/test_http_doors.py",
     "foretype_backend.doors.answers": "backend/test_openapi.py",

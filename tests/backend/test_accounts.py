@@ -10,9 +10,9 @@ from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
 from foretype_backend.config.settings import PricesConfig
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant
+from foretype_backend.identity.listing import usage_report
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
-from foretype_backend.identity.usage_report import usage_report
 from foretype_wire.messages import Cancel, Done, Error, ErrorCode, Usage
 
 DAY = "2026-09-22"

@@ -11,7 +11,7 @@ import pytest
 from backend.commands import run
 from backend.identity_world import NOW_MS
 from foretype_backend.errors import EntryError, StoreError
-from foretype_backend.identity.audit import AuditLog, audit_entries
+from foretype_backend.identity.audit import AuditLog, audit_entries, check_store
 from foretype_backend.identity.audit_chain import (
     BEGINNING,
     Act,
@@ -22,7 +22,6 @@ from foretype_backend.identity.audit_chain import (
     NotedHead,
     entry_of,
 )
-from foretype_backend.identity.audit_check import check_store
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import metadata
 from foretype_backend.identity.store import IdentityStore

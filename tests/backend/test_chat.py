@@ -23,7 +23,7 @@ from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_backend.errors import FAULT_MESSAGES, ConfigError, EngineUnavailableError, Fault
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Principal, Tenant, Tier
-from foretype_backend.serving.block_pool import BlockPool
+from foretype_backend.serving.served_revision import BlockPool
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.transport.server import running
 from foretype_wire.messages import Delta, Error, ErrorCode, RequestClass

@@ -1,6 +1,6 @@
 """How fast a pool may shrink, whatever a directory announces."""
 
-from foretype_backend.fleet.members.draining import ShrinkBound, WantsOut
+from foretype_backend.fleet.members.rules import ShrinkBound, WantsOut
 from hypothesis import given
 from hypothesis import strategies as st
 

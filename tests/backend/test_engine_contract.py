@@ -18,7 +18,7 @@ from foretype_backend.engines.embedded.libraries import LIBRARIES
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
-from foretype_backend.start.engine import make_engine
+from foretype_backend.start.prepare import make_engine
 from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import FOLDER
@@ -71,6 +71,7 @@ async def test_it_ends_at_the_length_and_says_so_once(engine: Engine) -> None:
     chunks = [chunk async for chunk in asking(engine, "length")]
     assert len(said(chunks)) == 8
     assert [chunk.finish for chunk in chunks if chunk.finish] == [EngineFinish.LENGTH] and chunks[-1].finish
+    assert all(len(chunk.logprobs) == len(chunk.token_ids) for chunk in chunks)
 
 
 async def test_an_end_token_ends_it_and_is_not_delivered(engine: Engine) -> None:
@@ -125,10 +126,14 @@ async def test_a_deadline_that_passed_is_not_started(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", [[], [5] * 1_000_000, [10**6], [-1]], ids=["empty", "too long", "outside the vocabulary", "negative"]
+    ("prompt", "why"),
+    [([], "empty"), ([5] * 1_000_000, "at most"), ([10**6], "vocabulary"), ([-1], "vocabulary")],
+    ids=["empty", "too long", "outside the vocabulary", "negative"],
 )
-async def test_a_prompt_that_can_never_run_is_refused_before_the_first_chunk(engine: Engine, prompt: list[int]) -> None:
-    with pytest.raises(PromptRefusedError):
+async def test_a_prompt_that_can_never_run_is_refused_before_the_first_chunk(
+    engine: Engine, prompt: list[int], why: str
+) -> None:
+    with pytest.raises(PromptRefusedError, match=why):
         await anext(asking(engine, "refused", prompt))
     await idle(engine)
 
@@ -143,6 +148,8 @@ async def test_unavailable_before_start_and_after_close_and_a_stream_then_ends(m
     engine = make()
     with pytest.raises(EngineUnavailableError):
         await engine.ready()
+    with pytest.raises(EngineUnavailableError):
+        await anext(asking(engine, "too early"))
     await engine.start()
     await engine.ready()
     stream = asking(engine, "open", most=LONG)

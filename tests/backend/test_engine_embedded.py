@@ -25,7 +25,7 @@ from foretype_backend.engines.embedded.engine import EmbeddedEngine
 from foretype_backend.engines.embedded.libraries import LIBRARIES
 from foretype_backend.engines.embedded.process import EngineProcess
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
-from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, UnknownEngineError
+from foretype_backend.errors import EngineUnavailableError, UnknownEngineError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -182,18 +182,6 @@ async def test_warm_is_dropped_while_a_request_runs(engine: EmbeddedEngine) -> N
     await engine.warm(list(range(300)))
     await until(lambda: engine.load().dropped_warm > dropped)
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [([], "empty"), ([4096], "vocabulary"), ([-1], "vocabulary"), ([5] * 4096, "4096")],
-    ids=["empty", "outside the vocabulary", "negative", "longer than the context"],
-)
-async def test_prompts_that_can_never_run_are_refused_and_name_the_limit(
-    engine: EmbeddedEngine, ids: list[int], message: str
-) -> None:
-    with pytest.raises(PromptRefusedError, match=message):
-        await collect(engine, "refused", ids)
 
 
 async def test_generation_ends_with_the_context(engine: EmbeddedEngine) -> None:

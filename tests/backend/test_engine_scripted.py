@@ -26,14 +26,6 @@ def ids_of(chunks: list[Chunk]) -> list[int]:
     return [i for c in chunks for i in c.token_ids]
 
 
-async def test_output_is_a_function_of_the_prompt_and_ends_before_an_end_token() -> None:
-    engine = await started(script=fixed([5, 6, 7, 8]))
-    chunks = await collect(engine, "a", [1, 2], GenerationParams(max_tokens=10, end_token_ids=frozenset({7})))
-    assert ids_of(chunks) == [5, 6]
-    assert [c.finish for c in chunks if c.finish] == [EngineFinish.END_TOKEN]
-    assert all(len(c.logprobs) == len(c.token_ids) for c in chunks)
-
-
 async def test_text_script_speaks_text() -> None:
     engine = await started(script=text_script(lambda t: list(t.encode()), lambda i: bytes(i).decode(), str.upper))
     assert bytes(ids_of(await collect(engine, "a", list(b"abc"), GenerationParams(max_tokens=9)))) == b"ABC"
@@ -115,11 +107,6 @@ async def test_warm_makes_the_prefix_cached_without_counting_as_a_request() -> N
     chunks = await collect(engine, "a", list(range(13)), GenerationParams(max_tokens=1))
     assert chunks[0].cached_tokens == 12
     assert len(engine.requests) == 1
-
-
-async def test_before_start_the_engine_is_unavailable() -> None:
-    with pytest.raises(EngineUnavailableError, match="not started"):
-        await collect(ScriptedEngine(), "a", [1], GenerationParams(max_tokens=1))
 
 
 async def test_on_the_loops_own_clock_an_abort_ends_a_long_step_and_the_wait_for_a_slot() -> None:

@@ -9,7 +9,6 @@ import pytest
 from backend.model_servers import LlamaCpp, LmStudio, Ollama, running
 from backend.world import TOKENIZER, closing
 from foretype_backend.engines.by_name import load_engine
-from foretype_backend.engines.llama_cpp.slots import Slots
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.text_prompts import TextPrompts
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
@@ -200,11 +199,6 @@ async def test_each_document_keeps_its_slot() -> None:
         assert [body["id_slot"] for body in server.bodies] == [0, 1, 0, 1, 0, 1]
         await engine.warm([1, 2], origin=Origin(document="a"))
         assert (server.bodies[-1]["id_slot"], server.bodies[-1]["n_predict"]) == (0, 0)
-
-
-def test_the_slot_of_whoever_came_longest_ago_is_given_on() -> None:
-    slots = Slots(2)
-    assert [slots.of(name) for name in "abacb"] == [0, 1, 0, 1, 0]
 
 
 async def test_a_server_that_still_loads_is_waited_for() -> None:

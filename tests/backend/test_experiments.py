@@ -14,7 +14,7 @@ from backend.identity_world import NOW_MS
 from backend.test_chat import pool_of
 from backend.world import TOKENIZER_PATH, gateway, profile, until
 from foretype_backend.errors import EntryError, StoreError, VariantError
-from foretype_backend.experiments.arms import Arm, LeftOut, Person
+from foretype_backend.experiments.assign import Arm, LeftOut, Person
 from foretype_backend.experiments.commands import app
 from foretype_backend.experiments.experiment import Experiment, State, arm_of
 from foretype_backend.experiments.judge import ALONE_MS, followed_by

@@ -1,9 +1,8 @@
 """Who is in a fleet, by heartbeats and by Ray's push, in virtual time; and what a start's seconds went into."""
 
 import msgspec
-from foretype_backend.fleet.ray.directory_metrics import exposition
-from foretype_backend.fleet.ray.register import GONE, Register, ReplicaAnnouncement
-from foretype_backend.fleet.ray.start_phases import PHASES, start_phases
+from foretype_backend.fleet.ray.engine_process import PHASES, start_phases
+from foretype_backend.fleet.ray.register import GONE, Register, ReplicaAnnouncement, exposition
 
 LEASE_S = 5.0
 

@@ -10,7 +10,7 @@ from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.metrics.metrics import Metrics
 from foretype_backend.metrics.objectives import PromiseOutcome, judged
 from foretype_backend.metrics.stages import STAGES, cached_by_scope
-from foretype_backend.start.phases import StartPhases
+from foretype_backend.start.gateway import StartPhases
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_wire.messages import Error, RequestClass, Timings, Usage
 from hypothesis import given

@@ -8,8 +8,7 @@ import pytest
 import redis
 from backend.redis_server import redis_server
 from foretype_backend.errors import ChunkFormatError, PlacementError, TierRefusedError, TierUnavailableError
-from foretype_backend.prefix.chunk_format import HEADER_BYTES, pack, unpack
-from foretype_backend.prefix.redis_chunks import RedisChunks
+from foretype_backend.prefix.redis_chunks import HEADER_BYTES, RedisChunks, pack, unpack
 from foretype_backend.prefix.retire_feed import (
     STREAM,
     PurgeNotice,

@@ -1,7 +1,7 @@
 """URLs of a Redis that would be read as another one."""
 
 import pytest
-from foretype_backend.redis_url import check_redis_url
+from foretype_backend.start.plan import check_redis_url
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import typer
 from backend.simulated_month import write_month
 from backend.telemetry_world import NOON_MS, accept, display, event, opportunity
 from foretype_backend.reports.command import report
-from foretype_backend.reports.intervals import clustered
+from foretype_backend.reports.figures import clustered
 from foretype_backend.reports.period import Period, month, week
 from foretype_backend.reports.suppression import hidden, hidden_in
 from foretype_backend.telemetry.aggregate import refresh

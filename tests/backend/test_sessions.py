@@ -91,21 +91,6 @@ def test_size_is_counted_in_bytes() -> None:
         inbox.decode('{"type":"cancel","id":"' + "é" * 30 + '"}')
 
 
-@pytest.mark.parametrize(
-    ("frame", "field"),
-    [
-        ('{"type":"cancel"}', "id"),
-        ('{"type":"complete","id":"1","segments":[{"kind":"prefix"}]}', "segments[0].scope"),
-        ("[]", "frame"),
-        ('{"type":"never"}', "type"),
-    ],
-)
-def test_a_frame_that_is_no_message_names_the_field(frame: str, field: str) -> None:
-    with pytest.raises(BadFrameError) as caught:
-        Inbox(max_frame_bytes=1000).decode(frame)
-    assert caught.value.field == field
-
-
 BOUNDS = [
     ("max_tokens", {"max_tokens": 0}, {"max_tokens": -1}),
     ("max_tokens", {"max_tokens": 100}, {"max_tokens": 101}),

@@ -53,7 +53,6 @@ def test_a_full_batch_has_better_use_for_the_time() -> None:
 def test_what_is_off_is_tried_now_and_then_and_comes_back_above_the_gap() -> None:
     one = policy(probe_every=4)
     feed(one, "c", 2, 50)
-    assert repr(one) == "<SpeculationPolicy of 4.0: 1 languages, off for ['c']>"
     asked = [one.decide("c", LOGIC, 0) for _ in range(12)]
     assert [at for at, verdict in enumerate(asked, start=1) if verdict is SpeculationVerdict.PROBE] == [4, 8, 12]
     feed(one, "c", 3, 10)

@@ -19,8 +19,7 @@ from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import figures, refresh
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender, read
-from foretype_backend.telemetry.migrate import HEAD, SCHEMA
-from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, FIELD_COLUMNS, events, metadata
+from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, FIELD_COLUMNS, HEAD, SCHEMA, events, metadata
 from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.upkeep import tidy
 from sqlalchemy import func, select, text
@@ -226,15 +225,6 @@ async def test_consent_is_no_until_somebody_says_yes(store: Store) -> None:
     await store.set_consent(Consent("default", True, True, 10, 5))
     await store.write(rows(opportunity(1), tenant="other"))
     assert await store.consents() == [Consent("default", True, True, 10, 5), Consent("other")]
-
-
-async def test_a_user_is_deleted_and_nobody_else(store: Store) -> None:
-    await store.write(rows(opportunity(1), display(2, "a", 900.0)))
-    await store.write(rows(opportunity(1), user="u2"))
-    await refresh(store, {("default", "2026-09-22")})
-    assert await store.delete(tenant="default", user="u1") == 2
-    assert [one.group["user_id"] for one in await figures(store, by=("user_id",))] == ["u2"]
-    assert (await store.count(), await store.count(user_id="u1")) == (1, 0)
 
 
 async def rows_of(store: Store, **where: str) -> dict[str, int]:

@@ -289,7 +289,7 @@ async def test_the_signals_to_scale_on_are_true() -> None:
 
 async def test_each_pool_says_how_full_its_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As its servers say: of the fast pool the mean over replicas in service, of the quality pool its server's own."""
-    for module in ("foretype_backend.fleet.pool", "foretype_backend.engines.openai.shared_server"):
+    for module in ("foretype_backend.fleet.pool", "foretype_backend.engines.openai.server"):
         monkeypatch.setattr(f"{module}.LOOK_EVERY_S", 0.05)
     instruct = Replica()
     instruct.kv_use = 0.9

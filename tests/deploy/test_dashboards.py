@@ -15,10 +15,10 @@ from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import Scheduler, SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.fleet.health import ReplicaStanding
-from foretype_backend.fleet.metrics import PoolCollector
+from foretype_backend.fleet.metrics import PoolCollector, PoolStatistics
+from foretype_backend.fleet.placement import Agreement
 from foretype_backend.fleet.routing.router import Router
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
-from foretype_backend.fleet.statistics import Agreement, PoolStatistics
 from foretype_backend.fleet.warmups import WarmStatistics
 from foretype_backend.metrics.metrics import Metrics
 from foretype_backend.metrics.objectives import PromiseOutcome

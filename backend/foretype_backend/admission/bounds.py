@@ -24,9 +24,6 @@ class Bound:
         self._held: dict[str, int] = {}
         self._sum = 0
 
-    def __repr__(self) -> str:
-        return f"<Bound: {self._sum} of {self.in_all} held, by {len(self._held)} tenants>"
-
     def full(self, tenant: str) -> bool:
         """Nothing more fits for everybody, or for this tenant."""
         return self._sum >= self.in_all or self.own_full(tenant)

@@ -78,9 +78,6 @@ class Ladder:
         self._places: dict[str, _Place] = {}
         self._looked_s = float("-inf")
 
-    def __repr__(self) -> str:
-        return f"<Ladder: {len(self.below)} tenants below {Service.FULL}>"
-
     def rung(self, tenant: str, *, free: bool = False) -> Service:
         """Of a tenant; `free`: it pays nothing."""
         own, shared = self._rung_of(tenant), self._rung_of(FREE_TIER)

@@ -46,9 +46,6 @@ class Leases:
         self._at_s = now
         self._answered_s = now
 
-    def __repr__(self) -> str:
-        return f"<Leases: {len(self._rates)} budgets, {sum(self._owed.values()):.0f} tokens owed>"
-
     def asks(self, now: float) -> list[LeaseRequest]:
         """What to ask now: nothing for budgets that neither lack nor have too much."""
         for name, budget, taken in self._budgets.lease(now):

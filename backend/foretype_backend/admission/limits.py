@@ -235,6 +235,3 @@ class Budgets:
             name: BudgetStatistics(bucket.level, bucket.reserved, bucket.used, bucket.denied)
             for name, bucket in self._buckets.items()
         }
-
-    def __repr__(self) -> str:
-        return f"<Budgets: {len(self._buckets)}, {len(self._live)} live reservations>"

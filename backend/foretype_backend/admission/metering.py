@@ -54,9 +54,6 @@ class Meter:
         self._batch: Batch | None = None
         self._seq = 0
 
-    def __repr__(self) -> str:
-        return f"<Meter: {len(self._open)} rows open, batch {self._seq} {'waits' if self._batch else 'stored'}>"
-
     def add(self, key: UsageKey, usage: Usage, engine_s: float) -> None:
         row = UsageRow(
             1,

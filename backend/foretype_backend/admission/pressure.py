@@ -108,9 +108,6 @@ class Pressure:
         self._busy = False
         self.level = 0
 
-    def __repr__(self) -> str:
-        return f"<Pressure: level {self.level}>"
-
     @property
     def highest(self) -> int:
         return len(LOWEST_FIRST)

@@ -144,9 +144,6 @@ class Scheduler:
         self._prefilling_tokens = 0
         self._waiting_tokens = 0
 
-    def __repr__(self) -> str:
-        return f"<Scheduler: {len(self._running)} running ({self._stopping} stopping), {len(self._waiting)} waiting>"
-
     def use(self, other: Scheduler) -> None:
         """Take the bounds and the objectives of another one; what runs and waits stays."""
         self.limits, self.pressure = other.limits, other.pressure

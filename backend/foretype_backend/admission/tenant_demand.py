@@ -29,9 +29,6 @@ class TenantLoad:
         self.asked = 0
         self.shed = 0
 
-    def __repr__(self) -> str:
-        return f"<Load: {self.tokens} tokens, {self.shed} of {self.asked} shed>"
-
     def add(self, other: TenantLoad) -> None:
         self.tokens += other.tokens
         self.shed_tokens += other.shed_tokens

@@ -42,9 +42,6 @@ class Shares:
         """Of paying tenants, and of free ones."""
         self._about = {False: 0, True: 0}
 
-    def __repr__(self) -> str:
-        return f"<Shares of {len(self._tenants)} tenants>"
-
     def __len__(self) -> int:
         """Tenants that are about."""
         return len(self._tenants)

@@ -25,9 +25,6 @@ class AnswerPace:
         self._shed: set[Tier] = set()
         self._turned: float | None = None
 
-    def __repr__(self) -> str:
-        return f"<AnswerPace: {', '.join(sorted(self._shed)) or 'nothing'} shed>"
-
     def note(self, tier: Tier, tpot_s: float) -> None:
         """An answer took so long per token."""
         self._windows[tier].add(tpot_s)

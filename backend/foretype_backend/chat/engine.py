@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures
-from foretype_backend.engines.port import Chunk, EngineStatistics, GenerationRequest
+from foretype_backend.engines.port import Capabilities, Chunk, EngineStatistics, GenerationRequest
 from foretype_backend.engines.salting import as_text
+from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 from foretype_backend.prefix.origin import Origin
 
@@ -100,3 +102,15 @@ class ChatEngine(Conversations):
         async with contextlib.aclosing(cast("AsyncGenerator[Chunk]", super().generate(request))) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+
+class ChatReplica(Conversations, VllmServerEngine):
+    """One replica of a chat model among several. The token ids of a prompt only say what of it is likely to be cached."""
+
+    aborted_as = "chatcmpl-{}"
+    reads_ids = False
+    arguments = (*VllmServerEngine.arguments, "free_model")
+    checked_with = '{"messages":[{"role":"user","content":"x"}]}'
+
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities(), token_ids=False, logprobs=False)

@@ -15,8 +15,7 @@ from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_wire.messages import RequestClass
 
 from foretype_backend.chat.answer_pace import AnswerPace
-from foretype_backend.chat.engine import ChatEngine
-from foretype_backend.chat.replica import ChatReplica
+from foretype_backend.chat.engine import ChatEngine, ChatReplica
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
 from foretype_backend.config.settings import QualityConfig
@@ -28,8 +27,8 @@ from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.serving.block_pool import BlockPool
 from foretype_backend.serving.render import Renderer
+from foretype_backend.serving.served_revision import BlockPool
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
 

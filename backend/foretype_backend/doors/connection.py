@@ -37,7 +37,7 @@ from foretype_backend.doors.remembered_texts import RememberedTexts
 from foretype_backend.doors.stream_answers import LiveRequest
 from foretype_backend.doors.stream_completions import CompletionHost, StreamCompletions
 from foretype_backend.doors.stream_next_edits import NextEditHost, StreamNextEdits
-from foretype_backend.experiments.arms import Arm, LeftOut, ToldArm
+from foretype_backend.experiments.assign import Arm, LeftOut, ToldArm
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.served_revision import ServedRevision

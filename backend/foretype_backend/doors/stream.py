@@ -23,15 +23,14 @@ from foretype_backend.config.settings import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.doors.connection import StreamConnection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
-from foretype_backend.experiments.arms import ToldArm
+from foretype_backend.experiments.assign import ToldArm
 from foretype_backend.identity.directory import Denial, Principal, Scope, Tier
 from foretype_backend.identity.logins import PROTOCOL
-from foretype_backend.serving.block_pool import BlockPool
 from foretype_backend.serving.completion import developer_of
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.next_edits import NextEditService
 from foretype_backend.serving.render import Renderer
-from foretype_backend.serving.served_revision import ChoosesRevision, ServedRevision
+from foretype_backend.serving.served_revision import BlockPool, ChoosesRevision, ServedRevision
 from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:  # it brings the libraries of a database

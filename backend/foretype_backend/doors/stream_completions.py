@@ -30,11 +30,10 @@ from foretype_backend.doors.remembered_texts import RememberedTexts
 from foretype_backend.doors.stream_answers import LiveRequest, RequestHost, StreamAnswers, answer_of, delta_of
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
-from foretype_backend.serving.block_pool import BlockPool
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt, Renderer, check_order
-from foretype_backend.serving.served_revision import ServedRevision
+from foretype_backend.serving.served_revision import BlockPool, ServedRevision
 from foretype_backend.serving.service import AdmittedRequest, Asked, CompletionOutcome, CompletionService
 
 _FOR_EITHER = (RequestClass.INTERACTIVE, RequestClass.BLOCK, RequestClass.SPECULATIVE)

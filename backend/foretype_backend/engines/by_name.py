@@ -11,9 +11,9 @@ from foretype_backend.errors import UnknownEngineError
 
 ENGINES: Final = {
     "embedded": "foretype_backend.engines.embedded.engine:EmbeddedEngine.from_config",
-    "llama-cpp": "foretype_backend.engines.llama_cpp.engine:LlamaCppEngine.from_config",
+    "llama-cpp": "foretype_backend.engines.llama_cpp:LlamaCppEngine.from_config",
     "lm-studio": "foretype_backend.engines.openai.lm_studio:LmStudioEngine.from_config",
-    "ollama": "foretype_backend.engines.ollama.engine:OllamaEngine.from_config",
+    "ollama": "foretype_backend.engines.ollama:OllamaEngine.from_config",
     "openai": "foretype_backend.engines.openai.engine:OpenAIEngine.from_config",
     "vllm-server": "foretype_backend.engines.vllm.server:VllmServerEngine.from_config",
     "scripted": "foretype_backend.engines.scripted:ScriptedEngine",

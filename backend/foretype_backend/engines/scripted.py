@@ -319,9 +319,6 @@ class ScriptedEngine:
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
-    def __repr__(self) -> str:
-        return f"<ScriptedEngine running={self._running} waiting={len(self._live) - self._running} {self.cache!r}>"
-
     def _check(self, request_id: str, prompt: Sequence[int], max_tokens: int) -> int:
         if not self._started:
             raise EngineUnavailableError("the scripted engine is not started; call start() first")

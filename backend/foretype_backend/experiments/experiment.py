@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from foretype_backend.errors import VariantError
-from foretype_backend.experiments.arms import Arm, LeftOut, Person
-from foretype_backend.experiments.assign import BLOCK_HOURS, Design, block_at, variant_of
+from foretype_backend.experiments.assign import BLOCK_HOURS, Arm, Design, LeftOut, Person, block_at, variant_of
 from foretype_backend.experiments.guardrails import Guardrails
 from foretype_backend.experiments.rows import METRICS
 from foretype_backend.experiments.variants import Variant, convert

@@ -20,8 +20,7 @@ from foretype_wire.tasks import end_tasks
 
 from foretype_backend.admission.degradation import profile_at
 from foretype_backend.errors import EntryError, StoreError, VariantError
-from foretype_backend.experiments.arms import Arm, LeftOut, Person, ToldArm
-from foretype_backend.experiments.assign import block_at
+from foretype_backend.experiments.assign import Arm, LeftOut, Person, ToldArm, block_at
 from foretype_backend.experiments.experiment import Experiment, arm_of
 from foretype_backend.experiments.store import ExperimentStore, Seen, readable
 from foretype_backend.experiments.variants import applied

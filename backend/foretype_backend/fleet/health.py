@@ -127,10 +127,6 @@ class HealthMonitor:
     def statistics(self) -> ReplicaHealthStatistics:
         return ReplicaHealthStatistics(self._standing, self.reason, self.in_flight, self.outages, self._checks)
 
-    def __repr__(self) -> str:
-        why = f" ({self.reason})" if self.reason else ""
-        return f"<ReplicaHealth {self._standing}{why}, {self.in_flight} in flight>"
-
     def _out(self, reason: str, now: float) -> bool:
         was_in = self.in_service
         if was_in or now >= self._due_s:  # requests that fail together are one outage

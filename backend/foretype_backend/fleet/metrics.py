@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from foretype_backend.fleet.health import ReplicaStanding
+from foretype_backend.fleet.health import ReplicaHealthStatistics, ReplicaStanding
 from foretype_backend.fleet.members.member import Phase
 from foretype_backend.fleet.members.membership import MembershipStatistics
+from foretype_backend.fleet.placement import Agreement
+from foretype_backend.fleet.prefill_apart import ApartStatistics
+from foretype_backend.fleet.routing.router import RouterStatistics
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
-from foretype_backend.fleet.statistics import PoolStatistics
+from foretype_backend.fleet.warmups import WarmStatistics
+
+
+class PoolStatistics(NamedTuple):
+    """A consistent snapshot.
+
+    Attributes:
+        replicas: by name, which is the URL where a list names them.
+        retried: requests that a second replica answered.
+        kv_use: of replicas that say.
+        prompt_tokens_by_tier: by replica, where their prompt tokens came from.
+        membership: of replicas that are announced.
+        apart: of prompts that replicas of their own compute.
+    """
+
+    replicas: Mapping[str, ReplicaHealthStatistics]
+    router: RouterStatistics
+    agreement: Agreement
+    retried: int
+    warm: WarmStatistics
+    kv_use: Mapping[str, float]
+    prompt_tokens_by_tier: Mapping[str, Mapping[str, int]]
+    membership: MembershipStatistics | None = None
+    apart: ApartStatistics | None = None
 
 
 class PoolCollector(Collector):

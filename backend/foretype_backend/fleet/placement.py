@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from typing import NamedTuple
 
 from foretype_context.syntax.languages import LANGUAGES
 
@@ -15,9 +16,17 @@ from foretype_backend.fleet.members.revisions import RevisionBook, names_of
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
 from foretype_backend.fleet.routing.router import ReplicaChoice, Route, Router
 from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
-from foretype_backend.fleet.statistics import Agreement
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
 from foretype_backend.prefix.origin import Origin
+
+
+class Agreement(NamedTuple):
+    """The directory's prediction beside what the engines said: requests, and those at most one block apart."""
+
+    requests: int
+    within_block: int
+    predicted_tokens: int
+    cached_tokens: int
 
 
 class Placement:

@@ -32,12 +32,11 @@ from foretype_backend.fleet.members.membership import Membership, MembershipAct,
 from foretype_backend.fleet.members.replicas import Canary, Members, OpenReplica, Replica
 from foretype_backend.fleet.members.revisions import RevisionBook
 from foretype_backend.fleet.members.roster import Discovery, Roster
-from foretype_backend.fleet.metrics import PoolCollector
+from foretype_backend.fleet.metrics import PoolCollector, PoolStatistics
 from foretype_backend.fleet.placement import Placement
 from foretype_backend.fleet.prefill_apart import ApartOptions, PrefillApart
 from foretype_backend.fleet.routing.router import Router, RoutingOptions
 from foretype_backend.fleet.routing.speculation import SpeculationOptions
-from foretype_backend.fleet.statistics import PoolStatistics
 from foretype_backend.fleet.warmup_requests import WarmUps
 from foretype_backend.fleet.warmups import WarmOptions
 from foretype_backend.prefix.cache_book import CacheBook
@@ -428,6 +427,3 @@ class ReplicaPool:
         if self._capabilities is None:
             raise EngineUnavailableError("the pool is not started; call start() first")
         return self._capabilities
-
-    def __repr__(self) -> str:
-        return f"<ReplicaPool: {len(self._members.serving())} of {len(self._members)} in service>"

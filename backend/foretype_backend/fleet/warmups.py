@@ -137,9 +137,6 @@ class WarmQueue:
     def statistics(self) -> WarmStatistics:
         return WarmStatistics(self._offered, self._merged, self._begun, self._dropped, len(self._waiting))
 
-    def __repr__(self) -> str:
-        return f"<WarmQueue: {len(self._waiting)} parts wait, {len(self._running)} run>"
-
     def _forget(self, now: float) -> None:
         while self._fresh and next(iter(self._fresh.values())) + self.options.fresh_s <= now:
             self._fresh.popitem(last=False)

@@ -6,7 +6,7 @@ import getpass
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,8 +15,11 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.config.state_files import audit_key_path
 from foretype_backend.errors import StoreError
-from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Entry, entry_of
+from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, ChainCheck, ChainVerdict, Entry, entry_of
 from foretype_backend.identity.schema import audit, state
+
+if TYPE_CHECKING:
+    from foretype_backend.identity.store import IdentityStore
 
 _COUNT: Final = "audit"
 ENTRIES_AT_ONCE: Final = 1000
@@ -125,3 +128,26 @@ async def newest_entries(connection: AsyncConnection, last: int, tenant: str | N
     query = select(audit).order_by(audit.c.number.desc()).limit(last)
     rows = await connection.execute(query if tenant is None else query.where(audit.c.tenant == tenant))
     return [Entry(**row) for row in rows.mappings()][::-1]
+
+
+async def check_store(store: IdentityStore, check: ChainCheck) -> ChainVerdict:
+    """What a check finds of a store's log; an entry that the database cannot read is found as well. Raises StoreError."""
+    count: int | None = None
+
+    async def follow(at_once: int) -> None:
+        nonlocal count
+        async with store.reading() as connection:  # count and entries of one moment: others write on
+            count = await audit_count(connection)
+            async for entry in audit_entries(connection, check.number, at_once=at_once):
+                check.take(entry)
+
+    try:
+        await follow(ENTRIES_AT_ONCE)
+    except StoreError:
+        if count is None:
+            raise
+        try:
+            await follow(1)
+        except StoreError as error:
+            check.broken(f"it cannot be read: {error}")
+    return check.verdict(count)

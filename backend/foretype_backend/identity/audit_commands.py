@@ -146,7 +146,7 @@ def _of_store(
     keys: list[AuditKey], anchor: NotedHead | None, chain_only: bool, store: str | None, profile: Path | None
 ) -> ChainVerdict:
     async def work(opened: IdentityStore) -> ChainVerdict:
-        from foretype_backend.identity.audit_check import check_store
+        from foretype_backend.identity.audit import check_store
 
         own = [opened.audit.key] if opened.audit.key is not None else []
         return await check_store(opened, ChainCheck([] if chain_only else [*own, *keys], anchor))

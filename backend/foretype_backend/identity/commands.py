@@ -5,28 +5,52 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 import typer
 from foretype_context.terminal import console, say, say_json
+from foretype_wire.messages import RequestClass
 from rich.table import Column, Table
 
+from foretype_backend.admission.limits import Budget
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
 from foretype_backend.config.names import is_name
 from foretype_backend.errors import ConfigError, StoreError, VariantError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import mint
-from foretype_backend.identity.limits_option import parse_limits
 from foretype_backend.identity.listing import USAGE_COLUMNS, key_row, keys_of, usage_of
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
     from foretype_backend.prefix.purge_report import Purged
+
+BOUNDS: Final = ("tenant", "user", *(class_.value for class_ in RequestClass))
+"""What a budget may bound: the tenant as a whole, each of its users, one class of its requests."""
+
+
+def parse_limits(former: Mapping[str, Budget], options: Sequence[str]) -> dict[str, Budget]:
+    """The former budgets with each option applied. Raises ValueError naming what is wrong and the form."""
+    budgets = dict(former)
+    for option in options:
+        what, _, value = option.partition("=")
+        if what not in BOUNDS:
+            raise ValueError(f"{what!r} is none of {', '.join(BOUNDS)}; write WHAT=TOKENS_PER_S:BURST")
+        if value == "none":
+            budgets.pop(what, None)
+            continue
+        rate, _, burst = value.partition(":")
+        try:
+            numbers = float(rate), float(burst or rate)
+        except ValueError:
+            raise ValueError(f"{option!r}; write WHAT=TOKENS_PER_S:BURST, e.g. tenant=5000:20000") from None
+        budgets[what] = Budget(tokens_per_s=numbers[0], burst_tokens=numbers[1])
+    return budgets
+
 
 tenants = typer.Typer(add_completion=False, no_args_is_help=True, help="Tenants, their teams, users and limits.")
 keys = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys: create, rotate with overlap, revoke.")

@@ -126,10 +126,6 @@ class Directory:
         self.rights = CacheRights(rights or {}, self._team_of)
         self._keys = {key.id: key for key in keys}
 
-    def __repr__(self) -> str:
-        sizes = f"{len(self.tenants)} tenants, {len(self.users)} users, {len(self._keys)} keys"
-        return f"<Directory {self.version}: {sizes}>"
-
     @property
     def has_keys(self) -> bool:
         return bool(self._keys)

@@ -41,9 +41,6 @@ class TokenVerifier:
         self.unknown_kid = False
         """A token named a key that is not here: the issuer may have rotated. Fetching the keys clears it."""
 
-    def __repr__(self) -> str:
-        return f"<TokenVerifier {self.config.issuer}: {len(self._keys)} keys, {len(self._verified)} tokens known>"
-
     @property
     def has_keys(self) -> bool:
         return bool(self._keys)

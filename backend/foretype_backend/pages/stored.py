@@ -17,7 +17,7 @@ from foretype_backend.identity.store import IdentityStore
 from foretype_backend.reports.page import part as report_part
 from foretype_backend.reports.page import table
 from foretype_backend.reports.period import Period
-from foretype_backend.reports.reading import read_report
+from foretype_backend.reports.report import read_report
 
 _NO_IDENTITIES: Final = "<p>This gateway has one token and knows no tenants: there is nothing to list.</p>"
 

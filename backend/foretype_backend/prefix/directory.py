@@ -256,9 +256,6 @@ class PrefixDirectory:
             namespaces=len({entry.namespace for entry in entries}),
         )
 
-    def __repr__(self) -> str:
-        return f"<PrefixDirectory: {len(self._entries)} blocks, {len(self._replicas)} replicas, {len(self._prompts)} sessions>"
-
     def _holder(self, replica: str) -> _Replica:
         if replica not in self._replicas:
             self.join(replica)

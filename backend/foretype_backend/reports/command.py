@@ -18,7 +18,7 @@ from foretype_backend.identity.directory import DEFAULT_TENANT
 from foretype_backend.reports.page import document
 from foretype_backend.reports.period import named
 from foretype_backend.reports.period import week as week_of
-from foretype_backend.reports.reading import read_report, tenants_of
+from foretype_backend.reports.report import read_report, tenants_of
 from foretype_backend.reports.words import SUPPRESSED, told
 
 

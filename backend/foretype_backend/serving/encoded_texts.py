@@ -29,9 +29,6 @@ class MemoTokenizer:
         self.tokens = 0
         """Of all remembered texts."""
 
-    def __repr__(self) -> str:
-        return f"<MemoTokenizer: {len(self._ids)} texts, {self.tokens} of {self._capacity_tokens} tokens>"
-
     @property
     def vocabulary_tokens(self) -> int:
         return self._inner.vocabulary_tokens

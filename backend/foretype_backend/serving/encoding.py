@@ -46,9 +46,6 @@ class EncodePool:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="encode", initializer=_behind)
         self._queues: dict[str, list[asyncio.Future[None]]] = {}  # tenant → who waits for its place, which is taken
 
-    def __repr__(self) -> str:
-        return f"<EncodePool: {len(self._queues)} tenants, {sum(map(len, self._queues.values()))} wait>"
-
     def close(self) -> None:
         """Nothing is begun any more; its threads end with what they are at."""
         self._threads.shutdown(wait=False, cancel_futures=True)

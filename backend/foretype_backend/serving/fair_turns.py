@@ -33,9 +33,6 @@ class Turns:
         self._waiting: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()  # whose turn is next comes first
         self._round = False
 
-    def __repr__(self) -> str:
-        return f"<Turns: {self.statistics()}>"
-
     def statistics(self) -> TurnsStatistics:
         return TurnsStatistics(len(self._waiting), sum(map(len, self._waiting.values())))
 

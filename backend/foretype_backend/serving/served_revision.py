@@ -39,3 +39,12 @@ class ChoosesRevision(Protocol):
     def all(self) -> Iterable[ServedRevision]:
         """All but that of `[model]`, whether or not they can be asked."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPool:
+    """A service whose model has its own tokens and grammar; `fails_over` says whether the fast pool answers where it is away."""
+
+    service: CompletionService
+    renderer: Renderer
+    fails_over: bool

@@ -149,9 +149,6 @@ class CompletionService:
         self.metrics.objectives.use(promised_s(admission))
         self._scheduler.use(make_scheduler(limits, admission))
 
-    def __repr__(self) -> str:
-        return f"<Service: {self._scheduler!r}>"
-
     def cancel(self, key: str) -> bool:
         """End a live request; its `run` returns with finish `cancelled`. False when there is none of that key."""
         if key not in self._records:

@@ -16,10 +16,61 @@ from foretype_context.terminal import say, say_json
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
-from foretype_backend.errors import ConfigError
-from foretype_backend.start.migrate import migrate
+from foretype_backend.config.settings import RUNNING_SERVERS
+from foretype_backend.config.tenants import server_field
+from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.start.plan import StartPlan, plan
-from foretype_backend.start.unchecked import Unknown, unknown
+
+_APART = ", and keeps tenants apart by salts"
+
+
+class Unknown(NamedTuple):
+    """Something that a start may still fail by, or that a gateway will miss. `probed`: `--probe` finds it out."""
+
+    field: str
+    message: str
+    probed: bool = True
+
+
+def unknown(config: Config) -> list[Unknown]:
+    """Everything of a configuration that reading it cannot tell. No address is told: it may hold a password."""
+    found = [Unknown("gateway.port", "whether the port is free on the machine that serves", probed=False)]
+    if config.metrics.port:
+        found.append(Unknown("metrics.port", "whether the port is free on the machine that serves", probed=False))
+    found += _engines(config)
+    for field, url in (("identity.url", config.identity.url), ("telemetry.url", config.telemetry.url)):
+        used = config.identity.on if field == "identity.url" else config.telemetry.enabled
+        if used and url is not None:
+            found.append(Unknown(field, "whether the store can be opened, and has a schema that this version knows"))
+    if config.telemetry.enabled and "://" in (config.telemetry.text_url or ""):
+        found.append(Unknown("telemetry.text_url", "whether the store of texts takes anything", probed=False))
+    if config.identity.on and config.leases.redis_url is not None:
+        found.append(Unknown("leases.redis_url", "whether Redis answers; without it each gateway counts alone"))
+    if config.pool.fast.retire_url is not None:
+        found.append(Unknown("pool.fast.retire_url", "whether Redis answers; without it nothing is retired early"))
+    if config.identity.oidc is not None:
+        found.append(Unknown("identity.oidc.issuer", "whether the issuer's keys can be fetched"))
+    if config.tracing.endpoint is not None:
+        found.append(Unknown("tracing.endpoint", "whether the collector takes spans", probed=False))
+    return found
+
+
+def _engines(config: Config) -> list[Unknown]:
+    engine, apart = config.engine.name, _APART if config.identity.on else ""
+    found: list[Unknown] = []
+    if engine in ("openai", "vllm-server", *RUNNING_SERVERS):
+        told = "whether the server answers, has the model and the context that are asked for"
+        found.append(Unknown(server_field(config), told + apart))
+    elif engine == "embedded":
+        found.append(Unknown("engine.model", "whether the model loads"))
+    elif engine == "vllm":
+        found.append(Unknown("engine.model", "whether vLLM is installed, and the model loads", probed=False))
+    if config.pool.quality is not None:
+        found.append(Unknown("pool.quality.url", "whether the server answers" + apart))
+    if config.pool.next_edit is not None:
+        found.append(Unknown("pool.next_edit.url", "whether the server answers" + apart))
+    return found
+
 
 _TABLE: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
 _ASK_S: Final = 5.0
@@ -91,12 +142,48 @@ def finding_of(path: Path, error: ConfigError) -> Finding:
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The gateway's configuration file.")
 
 
-@app.callback()
-def _root() -> None:  # pyright: ignore[reportUnusedFunction] - typer keeps `check` a sub-command because of it
-    """The gateway's configuration file."""
+async def migrate_stores(config: Config) -> dict[str, str]:
+    """Upgrade the stores that a configuration names: of each, by its section, the revision that it has now.
+
+    Stores of one machine's own, which no file names, are made by the gateway when it needs them.
+
+    Raises:
+        StoreError: one cannot be reached or upgraded, or a newer version wrote it.
+    """
+    from foretype_backend.database import open_database
+    from foretype_backend.identity.schema import SCHEMA as IDENTITY
+    from foretype_backend.telemetry.schema import SCHEMA as TELEMETRY
+
+    stores = (
+        (IDENTITY, config.identity.on, config.identity.url),
+        (TELEMETRY, config.telemetry.enabled, config.telemetry.url),
+    )
+    reached: dict[str, str] = {}
+    for schema, used, url in stores:
+        if used and url is not None:
+            engine = await open_database(url, schema)
+            await engine.dispose()
+            reached[schema.field.partition(".")[0]] = schema.head
+    return reached
 
 
-app.command()(migrate)
+@app.command()
+def migrate(
+    file: Annotated[Path, typer.Argument(help="the TOML file that `foretype serve --profile` gets")],
+) -> None:
+    """Bring the stores that a file names to this version. Does nothing if they have it already. Exit code 1 where a store cannot be."""
+    try:
+        reached = asyncio.run(migrate_stores(load_config(profile=file)))
+    except ConfigError as error:
+        say(f"foretype config: {error}", err=True)
+        raise typer.Exit(2) from error
+    except StoreError as error:
+        say(f"foretype config: {error}", err=True)
+        raise typer.Exit(1) from error
+    if not reached:
+        say("nothing to do: the file names no store; those of this machine are upgraded by the gateway")
+    for section, revision in reached.items():
+        say(f"{section}: revision {revision}")
 
 
 @app.command()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from foretype_backend.config.config import Config
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.start.announcement import StillAnnounced, announced
-from foretype_backend.start.phases import StartPhases
 from foretype_backend.start.plan import plan, salted
 from foretype_backend.start.profile import make_profile
 from foretype_backend.transport.sockets import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
@@ -23,6 +23,38 @@ from foretype_backend.transport.sockets import Address, Inherited, address_of, b
 if TYPE_CHECKING:
     from foretype_backend.engines.embedded.process import EngineProcess
     from foretype_backend.operations.worker_peers import WorkerAddress
+
+
+class StartPhases:
+    """Measures phases that follow each other, and one that runs beside them.
+
+    - `plan`: configuration, parts, sockets;
+    - `stores`: imports, identities, telemetry, while the engine loads;
+    - `engine`: from the end of the plan until the engine could be asked: process, weights, compilation;
+    - `canary`: an answer from each server that computes;
+    - `doors`: the rest, until the first request could be served.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._ended: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
+        """Of the phases that are over, by name."""
+
+    def over(self, phase: str) -> None:
+        """A phase is over that began when the last one ended."""
+        now = self._clock()
+        self.seconds[phase], self._began = now - self._began, now
+        self._ended[phase] = now
+
+    def overall(self, phase: str, *, since: str) -> None:
+        """A phase is over that began with the end of another, and ran beside those since then."""
+        self.seconds[phase] = self._clock() - self._ended[since]
+
+    def skip(self) -> None:
+        """What was waited for since the last phase belongs to one that ran beside."""
+        self._began = self._clock()
 
 
 async def run_gateway(

@@ -14,7 +14,7 @@ from foretype_models.artifacts import FOLDER
 from foretype_backend.config.config import Config
 from foretype_backend.doors.prefix import PurgeDoor
 from foretype_backend.engines.scripted import ScriptedEngine
-from foretype_backend.fleet.prefix_door import PrefixDoor
+from foretype_backend.fleet.doors import PrefixDoor
 from foretype_backend.start.app import create_app
 
 

@@ -7,10 +7,12 @@ what one refuses the other refuses, in the same words, and a check that is added
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
@@ -27,6 +29,9 @@ if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
     from foretype_backend.chat.edit_pool import EditParts
     from foretype_backend.chat.pool import QualityParts
     from foretype_backend.start.revisions import RevisionParts
+
+_DATABASE: Final = re.compile(r"/?|/[0-9]{1,9}/?")
+_OPTION: Final = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +133,33 @@ def _check_redis(config: Config) -> None:
         if url is None:
             continue
         try:
-            from foretype_backend.redis_url import check_redis_url
+            check_redis_url(url)
         except ImportError as error:
             raise ConfigError(field, "needs `pip install 'foretype[tiers]'`") from error
-        try:
-            check_redis_url(url)
         except ValueError as error:
             raise ConfigError(field, f"{error}; it looks like redis://host:6379/0") from error
+
+
+def check_redis_url(url: str) -> None:
+    """Nothing is connected. `redis` leaves out what it cannot read of one: a database that is no number becomes 0.
+
+    Raises:
+        ValueError: it is no URL of a Redis, its database is no number, or it has an option that does not exist. No password is told.
+    """
+    from redis.asyncio import ConnectionPool
+    from redis.exceptions import RedisError
+
+    parts = urlsplit(url)
+    if parts.scheme != "unix" and _DATABASE.fullmatch(parts.path) is None:
+        raise ValueError("a database of Redis is a number, and what stands behind the port is none")
+    pool = ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType]
+    try:
+        pool.make_connection()  # pyright: ignore[reportUnknownMemberType]
+    except TypeError as error:  # else told by the first request
+        name = _OPTION.search(str(error))
+        raise ValueError(f"a Redis has no option {name[1] if name else 'of that name'!r}") from error
+    except RedisError as error:
+        raise ValueError(f"one of its options cannot be read: {error}") from error
 
 
 def _check_state(config: Config) -> None:

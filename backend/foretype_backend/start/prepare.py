@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from foretype_context.errors import TokenizerError
 from foretype_context.grammars.grammar import PSM_GROWING, SPM_PLAIN_GROWING, Grammar
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
+from foretype_models.exact_weights import default_prepared_dir
 
 from foretype_backend.config.config import Config
 from foretype_backend.config.load import read_token
+from foretype_backend.config.residency import listed_regions
+from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.config.settings import RUNNING_SERVERS
+from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.text_prompts import TextPrompts
-from foretype_backend.errors import ConfigError
-from foretype_backend.start.engine import given, loaded, make_engine, start_tokens
+from foretype_backend.errors import ConfigError, EngineUnavailableError
 from foretype_backend.start.model_files import context_of, folder_says, grammar_of, shipped_artifact, tokenizer_file_of
 from foretype_backend.start.running_server import PATIENCE_S, RunningServer, check_tokenizer, find_server
 
@@ -117,3 +123,120 @@ def _check_place(config: Config) -> None:
     if name in ("embedded", "vllm") and "://" in model:
         remedy = "name its file, or choose the engine `openai` for a server"
         raise ConfigError("engine.model", f"engine `{name}` runs the model itself; {remedy}")
+
+
+def make_engine(
+    config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None, chosen: Grammar
+) -> Engine:
+    name = config.engine.name
+    options: dict[str, Any] = dict(config.engine.options)
+    if name == "vllm-server":
+        return _pool(config, tokenizer, options, chosen)
+    if model is None and name in ("openai", "vllm"):
+        raise ConfigError("engine.model", f"engine `{name}` needs --model FILE or URL")
+    if name == "scripted":
+        from foretype_backend.engines.scripted import text_script
+
+        script = text_script(
+            tokenizer.encode,
+            lambda ids: tokenizer.decode(ids[-_LAST_LINE_TOKENS:]).decode("utf-8", "replace"),
+            _scripted_answer,
+        )
+        # No vocabulary to check against: the ids are of the tokenizer that the script is written with.
+        options = {"script": script, "model": model_name or name} | options
+    elif name == "openai":
+        options = (
+            given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens)
+            | options
+            | {"shared": config.identity.on, "text": TextPrompts(tokenizer, begins=start_tokens(chosen)).text}
+        )
+        if config.engine.api_key_file is not None:
+            options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
+    elif name == "vllm":
+        if options.get("shared") and not config.identity.on:
+            raise ConfigError(
+                "engine.options.shared",
+                "tenants that share an engine need identities, whose salts keep their caches apart; set [identity] enabled = true",
+            )
+        options = (
+            {"model": model, "shared": config.identity.on}
+            | given(context_tokens=config.model.context_limit_tokens)
+            | ({"redis_secret_file": config.identity.salt_file} if options.get("redis_url") else {})
+            | options
+        )
+    elif name == "embedded":
+        options = {"model": model, "prepared_dir": default_prepared_dir()} | options
+    else:  # an engine that needs nothing of the gateway
+        options = given(model=model) | options
+    return loaded(name, options)
+
+
+def loaded(name: str, options: dict[str, Any]) -> Engine:
+    try:
+        return load_engine(name, **options)
+    except EngineUnavailableError as error:
+        raise ConfigError("engine.name", str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "engine.options", f"{error}; docs/reference/settings.md has the options of `{name}`"
+        ) from error
+
+
+def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any], chosen: Grammar) -> Engine:
+    from foretype_backend.fleet.build import make_pool
+
+    fast = config.pool.fast
+    if config.engine.model is not None:
+        fast = msgspec.structs.replace(fast, replicas=(config.engine.model,))
+    key_file, field = fast.api_key_file or config.engine.api_key_file, "pool.fast.api_key_file"
+    key = None if key_file is None else read_token(Path(key_file), field, min_chars=1)
+    limit = given(context_limit_tokens=config.model.context_limit_tokens)
+    try:
+        own: dict[str, Any] = limit | options | {"shared": config.identity.on}
+        if fast.retire_url is not None:
+            named = config.identity.salt_file
+            if named is None:
+                raise ConfigError(
+                    SALT_FIELD,
+                    "what goes over pool.fast.retire_url is authenticated by it, and the servers have a copy; make a file with "
+                    "`foretype config new-secret FILE`, and name it here",
+                )
+            own["secret"] = read_secret(SALT_FIELD, named, Path(named))
+        own["regions"] = {tenant: frozenset(allowed) for tenant, allowed in config.residency.tenants.items()}
+        own["text"] = TextPrompts(tokenizer, begins=start_tokens(chosen)).text
+        own |= {"located": listed_regions(config), "grammar": chosen.id, "is_own": functools.partial(_is_own, config)}
+        return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
+    except (TypeError, ValueError, ModuleNotFoundError) as error:
+        raise ConfigError("pool.fast", str(error)) from error
+
+
+def _is_own(config: Config, address: str) -> bool:
+    """Whether `host:port` is where this gateway listens. A gateway on a free port is told apart by the canary."""
+    host, _, port = address.rpartition(":")
+    if int(port) not in {config.gateway.port, config.metrics.port}:
+        return False
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host.strip("[]"), 0))  # only an address of this machine can be bound
+        except OSError:
+            return False
+    return True
+
+
+_LAST_LINE_TOKENS: Final = 64
+"""Of a prompt, that the scripted engine looks at: an engine that simulates must cost next to nothing under load."""
+
+
+def _scripted_answer(prompt: str) -> str:
+    """What the scripted engine says: the line that the prompt ends with, once more, and the end of a function."""
+    last = prompt.rpartition("\n")[2].strip()
+    return f"{last}  # scripted\n    return None\n"
+
+
+def start_tokens(chosen: Grammar) -> tuple[str, ...]:
+    """What a server that takes text puts there itself."""
+    return tuple(control.token for control in chosen.start)
+
+
+def given(**values: object) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -118,7 +118,7 @@ async def _store(field: str, url: str) -> None:
     from foretype_backend.database import look
     from foretype_backend.errors import StoreError
     from foretype_backend.identity.schema import SCHEMA as IDENTITY
-    from foretype_backend.telemetry.migrate import SCHEMA as TELEMETRY
+    from foretype_backend.telemetry.schema import SCHEMA as TELEMETRY
 
     try:
         await look(url, IDENTITY if field == IDENTITY.field else TELEMETRY)

@@ -18,7 +18,7 @@ from foretype_backend.doors.http import fim_segments
 from foretype_backend.engines.port import Chunk, Engine, GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
-from foretype_backend.serving.block_pool import BlockPool
+from foretype_backend.serving.served_revision import BlockPool
 from foretype_backend.start.prepare import Parts
 
 if TYPE_CHECKING:

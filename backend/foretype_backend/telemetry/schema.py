@@ -6,6 +6,7 @@ No column holds source text. `data` is a JSON object of what has no column of it
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Final
 
 from foretype_wire.telemetry import (
@@ -22,6 +23,8 @@ from foretype_wire.telemetry import (
     Typing,
 )
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
+
+from foretype_backend.database import Schema
 
 metadata: Final = MetaData()
 
@@ -209,4 +212,14 @@ daily_survival: Final = Table(
 
 state: Final = Table(
     "state", metadata, Column("name", String(32), primary_key=True), Column("value", BigInteger, nullable=False)
+)
+
+
+HEAD: Final = "0006"
+SCHEMA: Final = Schema(
+    metadata=metadata,
+    migrations=Path(__file__).with_name("migrations"),
+    head=HEAD,
+    marker="events",
+    field="telemetry.url",
 )

@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.database import as_store_error, open_database, open_to_read, place_of
 from foretype_backend.telemetry.consent import Consent
-from foretype_backend.telemetry.migrate import SCHEMA
 from foretype_backend.telemetry.schema import (
     COLUMNS_OF,
     EVENT_AT,
     EVENT_COLUMNS,
+    SCHEMA,
     daily,
     daily_survival,
     events,

@@ -61,9 +61,6 @@ class Cell:
         self._count = 0
         self.fleet = Fleet(options, self.time, self.rng, self)
 
-    def __repr__(self) -> str:
-        return f"<Cell at {self.time.now:.1f} s: {len(self.developers)} developers, {self.fleet.replicas!r}>"
-
     # Time
 
     def run(self) -> Tally:

@@ -156,9 +156,6 @@ class Engine:
         self._chunks: list[tuple[Work, int]] = []
         self._gone: set[str] = set()
 
-    def __repr__(self) -> str:
-        return f"<Engine: {len(self._decoding)} decoding, {len(self._prefilling)} prefilling, {len(self._waiting)} waiting>"
-
     @property
     def running(self) -> int:
         return len(self._decoding) + len(self._prefilling)

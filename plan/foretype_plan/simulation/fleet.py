@@ -78,9 +78,6 @@ class Fleet:
         for _ in range(options.replicas):
             self.add(ready=True)
 
-    def __repr__(self) -> str:
-        return f"<Fleet: {len(self._inside)} requests in {self.replicas!r}>"
-
     def start(self, flight: Flight) -> None:
         """Admission lets it go."""
         now, developer = self.time.now, flight.developer

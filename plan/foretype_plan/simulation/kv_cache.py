@@ -35,9 +35,6 @@ class KvCache:
         self._private = 0
         self.evicted = 0
 
-    def __repr__(self) -> str:
-        return f"<KvCache: {self.pinned} of {self.blocks} blocks in use, {len(self._idle)} kept, {len(self._host)} on the host>"
-
     @property
     def pinned(self) -> int:
         """Blocks that running requests use."""

@@ -67,9 +67,6 @@ class Replicas:
         self._racks = racks
         self.every: dict[str, Replica] = {}
 
-    def __repr__(self) -> str:
-        return f"<Replicas: {len(self.serving())} serve, {len(self.coming())} come>"
-
     def make(self, now: float) -> Replica:
         number = len(self.every)
         spec = self._specs[number % len(self._specs)]

@@ -38,9 +38,6 @@ class RoutingBook:
         self._turn = itertools.count()
         self._expired_s = 0.0
 
-    def __repr__(self) -> str:
-        return f"<RoutingBook by {self._routing}: {self.router!r}>"
-
     def set_replicas(self, names: Iterable[str]) -> None:
         """Those in service from now on; a new one's cache is empty."""
         now, before = sorted(names), set(self.router.replicas)

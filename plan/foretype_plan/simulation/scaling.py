@@ -56,9 +56,6 @@ class Scaler:
         self.most = self._target
         cell.time.every(_EVERY_S, self._look)
 
-    def __repr__(self) -> str:
-        return f"<Scaler by {self._by}: {self._target} wanted>"
-
     @property
     def pool_s(self) -> float:
         """Replica seconds that the warm pool was paid for."""

@@ -32,9 +32,6 @@ class Warmer:
             )
         cell.time.every(_LOOK_S, self._look)
 
-    def __repr__(self) -> str:
-        return f"<Warmer: {self._queue!r}>"
-
     def _offer(self, tenant: str, repository: str, session: str, prompt: Prompt) -> None:
         shared = sum(block.key.startswith(f"{tenant}/".encode()) for block in prompt.chain)
         for rank, blocks in enumerate((shared, len(prompt.chain))):

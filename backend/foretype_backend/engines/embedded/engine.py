@@ -387,10 +387,6 @@ class EmbeddedEngine:
             notes=("cached_tokens is a lower bound, from a shadow of the cache", *self._ready.notes),
         )
 
-    def __repr__(self) -> str:
-        state = "up" if self._process is not None else "down"
-        return f"<EmbeddedEngine {state} running={self._load.running} waiting={self._load.waiting}>"
-
 
 def _join(first: Chunk, then: Chunk) -> Chunk:
     return Chunk(

@@ -155,10 +155,6 @@ class StepScheduler:
             dropped_warm=self._dropped_warm,
         )
 
-    def __repr__(self) -> str:
-        running = " ".join(f"{e.id}:{e.stage.name.lower()}" for e in self._pipeline)
-        return f"<Scheduler [{running}] waiting={len(self._entries) - len(self._pipeline)} {self.shadow!r}>"
-
     # Decisions
 
     def _preempt(self) -> list[Action]:

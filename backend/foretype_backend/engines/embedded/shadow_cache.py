@@ -78,6 +78,3 @@ class ShadowPrefixCache:
 
     def __len__(self) -> int:
         return len(self._blocks)
-
-    def __repr__(self) -> str:
-        return f"<ShadowPrefixCache {len(self._blocks)}/{self.capacity_blocks} blocks of {self.block_tokens} tokens>"

@@ -18,10 +18,11 @@ from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.engines.openai.streaming import StreamingServer
 from foretype_backend.engines.port import Capabilities, GenerationRequest
 from foretype_backend.engines.prompt_limits import check_prompt
-from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 from foretype_backend.prefix.origin import Origin
 
 _LEAST_CONTEXT: Final = 512
+_WAKES_S: Final = 120.0
 
 
 class OpenAIEngine(StreamingServer):
@@ -202,8 +203,23 @@ class OpenAIEngine(StreamingServer):
         """Whether token counts are those of the server: true where it takes token ids."""
         return self._features.token_ids
 
-    def __repr__(self) -> str:
-        return f"<OpenAIEngine {self._config.url} {self._model!r} running={len(self._live)}>"
+
+class LocalServerEngine(OpenAIEngine):
+    """A server of one user: one that went to sleep loads its model again with the next key, and it keeps no tenants apart."""
+
+    kind: ClassVar[str]
+    base: ClassVar[str] = ""
+    """What its URL ends in, whether the configuration says so or not."""
+
+    @classmethod
+    def from_config(cls, **config: object) -> Self:
+        url = str(config.pop("url", "")).rstrip("/").removesuffix("/v1") + cls.base
+        return super().from_config(**{"idle_timeout_s": _WAKES_S} | config | {"url": url})
+
+    async def _prove_salts(self) -> None:
+        raise SaltIgnoredError(
+            f"{self._config.url}: {self.kind} cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
+        )
 
 
 def _read_as_ids(reply: dict[str, Any]) -> bool:

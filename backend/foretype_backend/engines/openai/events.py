@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -117,7 +118,7 @@ class Event(NamedTuple):
     cut: bool = False
 
 
-class _Token(msgspec.Struct):
+class Token(msgspec.Struct):
     logprob: float | None = None
 
 
@@ -125,7 +126,7 @@ class _Logprobs(msgspec.Struct):
     """`token_logprobs` as OpenAI's completions say it; `content` as its chat says it, and llama.cpp and Ollama everywhere."""
 
     token_logprobs: list[float | None] | None = None
-    content: list[_Token] | None = None
+    content: list[Token] | None = None
 
     @property
     def values(self) -> list[float | None]:
@@ -168,7 +169,6 @@ class _Data(msgspec.Struct):
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Data)
 _LINE_MAX_BYTES = 1 << 20
 
 
@@ -176,10 +176,14 @@ class Reader:
     """Events out of the lines of one answer, in whatever pieces they come.
 
     Attributes:
-        expected: what the server should be, for who reads that it sent no line at all.
+        expected: what the server should be, for who reads that it sent something else.
+        nonsense: what it sent then.
+        decoder: of what a line holds.
     """
 
     expected: ClassVar[str] = "compatible"
+    nonsense: ClassVar[str] = "an event that is no completion"
+    decoder: ClassVar[msgspec.json.Decoder[Any]]
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -211,45 +215,53 @@ class Reader:
         """None for a line that says nothing."""
         raise NotImplementedError
 
+    def _decoded(self, payload: bytes) -> Any:
+        try:
+            return self.decoder.decode(payload)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            told = f"{self._url}: sent {self.nonsense} ({error}); is it {self.expected}?"
+            raise EngineUnavailableError(told, fault=Fault.GARBAGE) from None
+
+    def _failed(self, told: str) -> EngineUnavailableError:
+        return EngineUnavailableError(f"{self._url}: failed while generating: {told}", fault=Fault.ERROR)
+
+
+def all_of(values: Sequence[float | None]) -> tuple[float, ...]:
+    """Log-probabilities that a server says; none where one of them is missing."""
+    found = tuple(value for value in values if value is not None)
+    return found if len(found) == len(values) else ()
+
 
 class Events(Reader):
     """Of a server-sent stream of completions."""
 
+    decoder = msgspec.json.Decoder(_Data)
+
     def _event(self, line: bytes) -> Event | None:
         if not line.startswith(b"data:"):
             return None  # comments and empty lines keep the connection alive
-        return _event_of(self._url, line[5:].strip())
-
-
-def _event_of(url: str, payload: bytes) -> Event:
-    if payload == b"[DONE]":
-        return Event(last=True)
-    try:
-        data = _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise EngineUnavailableError(
-            f"{url}: sent an event that is no completion ({error}); is it compatible?", fault=Fault.GARBAGE
-        ) from None
-    if data.error is not None:
-        failed = f"{url}: failed while generating: {_message(data.error)}; retry"
-        raise EngineUnavailableError(failed, fault=Fault.ERROR)
-    choice = data.choices[0] if data.choices else _Choice()
-    # On the event after the last choice, or on the last choice itself (llama.cpp, LM Studio, DeepSeek); before, it counts on.
-    usage = data.usage if not data.choices or choice.finish_reason is not None else None
-    values = choice.logprobs.values if choice.logprobs else None
-    logprobs = tuple(v for v in values or () if v is not None)
-    text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
-    return Event(
-        text=text,
-        tokens=len(choice.token_ids or values or ()) or int(bool(text)),
-        token_ids=tuple(choice.token_ids or ()),
-        logprobs=logprobs if values and len(logprobs) == len(values) else (),
-        finish=_finish(choice.finish_reason),
-        prompt_tokens=usage.prompt_tokens if usage else None,
-        generated_tokens=usage.completion_tokens if usage else None,
-        cached_tokens=usage.cached_tokens if usage else None,
-        last=usage is not None and not data.choices,
-    )
+        payload = line[5:].strip()
+        if payload == b"[DONE]":
+            return Event(last=True)
+        data: _Data = self._decoded(payload)
+        if data.error is not None:
+            raise self._failed(f"{_message(data.error)}; retry")
+        choice = data.choices[0] if data.choices else _Choice()
+        # On the event after the last choice, or on the last choice itself (llama.cpp, LM Studio, DeepSeek); before, it counts on.
+        usage = data.usage if not data.choices or choice.finish_reason is not None else None
+        values = choice.logprobs.values if choice.logprobs else []
+        text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
+        return Event(
+            text=text,
+            tokens=len(choice.token_ids or values) or int(bool(text)),
+            token_ids=tuple(choice.token_ids or ()),
+            logprobs=all_of(values),
+            finish=_finish(choice.finish_reason),
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            generated_tokens=usage.completion_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            last=usage is not None and not data.choices,
+        )
 
 
 def _finish(reason: str | None) -> EngineFinish | None:

@@ -159,9 +159,6 @@ class StreamedResponse(asyncio.Protocol):
         self._left = False
         self._heard = 0.0
 
-    def __repr__(self) -> str:
-        return f"<StreamedResponse {self.status} whole={self._whole}>"
-
     # The reader's side
 
     @property

@@ -5,34 +5,21 @@ Source: lmstudio.ai/docs, REST API v0 (`/api/v0/models`) and OpenAI compatibilit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Self, cast
+from typing import Any, Self, cast
 
-from foretype_backend.engines.openai.engine import OpenAIEngine
-from foretype_backend.engines.openai.events import OpenAIConfig
+from foretype_backend.engines.openai.engine import LocalServerEngine
 from foretype_backend.engines.openai.model_list import pick_model
-from foretype_backend.errors import SaltIgnoredError
-
-_IDLE_S: Final = 120.0
-"""A model that it unloaded is loaded again with the next key."""
 
 
-class LmStudioEngine(OpenAIEngine):
+class LmStudioEngine(LocalServerEngine):
     """Engine port over LM Studio. The arguments are those of :class:`OpenAIEngine`; `text` has to be there."""
+
+    kind = "LM Studio"
+    base = "/v1"
 
     @classmethod
     def from_config(cls, **config: object) -> Self:
-        """From the fields of :class:`OpenAIConfig`, and the arguments."""
-        own: dict[str, Any] = {name: config.pop(name) for name in cls.arguments if name in config}
-        url = str(config.pop("url", "")).rstrip("/").removesuffix("/v1") + "/v1"
-        text: Callable[[Sequence[int]], str] = own.pop("text")
-        wire = OpenAIConfig.of(**{"idle_timeout_s": _IDLE_S} | config, url=url, send_token_ids=False)
-        return cls(wire, text=text, shared=bool(own.get("shared", False)))
-
-    async def _prove_salts(self) -> None:
-        raise SaltIgnoredError(
-            f"{self._config.url}: LM Studio cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
-        )
+        return super().from_config(**config | {"send_token_ids": False})
 
     async def _entries(self) -> list[dict[str, Any]]:
         listed = cast("object", (await self._request("GET", self._config.root("/api/v0/models"))).get("data"))

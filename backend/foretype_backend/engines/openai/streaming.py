@@ -17,7 +17,7 @@ from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.openai.events import Event, Events, OpenAIConfig, Reader, error_of
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
 from foretype_backend.engines.openai.same_model import SameModel
-from foretype_backend.engines.openai.shared_server import SharedServer
+from foretype_backend.engines.openai.server import Server
 from foretype_backend.engines.port import Chunk, EngineFinish, EngineStatistics, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
@@ -54,7 +54,7 @@ class Stream:
     cut: bool = False
 
 
-class StreamingServer(SharedServer, ABC):
+class StreamingServer(Server, ABC):
     """The half of the engine port that streams."""
 
     restarts = 0

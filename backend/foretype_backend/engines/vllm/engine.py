@@ -293,10 +293,6 @@ class VllmEngine:
             model=self._options.model.name,
         )
 
-    def __repr__(self) -> str:
-        state = "down" if self._llm is None or self._llm.errored else "up"
-        return f"<VllmEngine {state} running={self._running} waiting={self._waiting}>"
-
     # Inside
 
     def library(self) -> tuple[Any, Library]:

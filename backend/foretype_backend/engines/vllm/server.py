@@ -302,6 +302,3 @@ class VllmServerEngine(OpenAIEngine):
                 *(() if self._priority else ("no priorities: start it with --scheduling-policy priority",)),
             ),
         )
-
-    def __repr__(self) -> str:
-        return f"<VllmServerEngine {self.name} {self._model!r} running={len(self._live)}>"

@@ -8,7 +8,7 @@ A directory is believed no further than it helps: what it does not say, or says 
    and serves when it passes. What is refused stands in quarantine with its reason, and is tried again later.
 2. *Leave*: a replica that is announced as draining, with weight 0, or not at all in two answers running, gets no new
    requests and goes when those in flight have ended. If it is announced again meanwhile, it stays.
-3. *Bound*: a pool shrinks no faster than :mod:`foretype_backend.fleet.members.draining` allows, whatever is announced.
+3. *Bound*: a pool shrinks no faster than :mod:`foretype_backend.fleet.members.rules` allows, whatever is announced.
 4. *Identity*: a replica is its name and its address. Another address under the same name is another process, which joins before the
    old one leaves; if one answer has two replicas of one name, or two at one address, only the one that is known already
    is believed.
@@ -32,9 +32,8 @@ from foretype_backend.fleet.members.announced import (
     RefusedEntry,
     ReplicaState,
 )
-from foretype_backend.fleet.members.draining import ShrinkBound, WantsOut
 from foretype_backend.fleet.members.member import Member, Phase
-from foretype_backend.fleet.members.rules import Likeness, MembershipRules
+from foretype_backend.fleet.members.rules import Likeness, MembershipRules, ShrinkBound, WantsOut
 
 _JOINS_AT_ONCE: Final = 16
 _SILENT_PAUSE_S: Final = 1.0
@@ -125,10 +124,6 @@ class Membership:
 
     def __getitem__(self, name: str) -> Member:
         return self._members[name]
-
-    def __repr__(self) -> str:
-        members = sum(one.phase is Phase.MEMBER for one in self._members.values())
-        return f"<Membership: {members} members of {len(self._members)}>"
 
     def narrow(self, takes: Callable[[str], bool]) -> None:
         """Take only replicas of these revisions into the pool. To be called before the first answer."""

@@ -24,8 +24,7 @@ from starlette.responses import Response
 
 from foretype_backend.config.load import read_token
 from foretype_backend.fleet.ray import running_replicas
-from foretype_backend.fleet.ray.directory_metrics import exposition
-from foretype_backend.fleet.ray.register import HEARTBEAT_S, Register, ReplicaAnnouncement
+from foretype_backend.fleet.ray.register import HEARTBEAT_S, Register, ReplicaAnnouncement, exposition
 from foretype_backend.fleet.ray.rolls import Rolls
 from foretype_backend.fleet.ray.serve_config import Placed
 from foretype_backend.fleet.rollout.counters import read_revisions

@@ -70,9 +70,6 @@ class Head:
         self._log = folder / f"{fleet.name}.log"
         self._lock = filelock.FileLock(folder / f"{fleet.name}.lock")
 
-    def __repr__(self) -> str:
-        return f"<Head {self._fleet.name!r} {self.state()}>"
-
     @property
     def url(self) -> str:
         return f"http://{self._fleet.cluster.host}:{self._fleet.cluster.dashboard_port}"

@@ -43,6 +43,3 @@ class Ring:
                 yield owner
                 if len(seen) == len(self.members):
                     return
-
-    def __repr__(self) -> str:
-        return f"<Ring of {len(self.members)}>"

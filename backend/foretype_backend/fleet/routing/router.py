@@ -283,7 +283,3 @@ class Router:
             {name: load.queued_tokens for name, load in loads.items()},
             dict(self._book.routes),
         )
-
-    def __repr__(self) -> str:
-        flying = sum(load.in_flight for load in self._book.loads.values())
-        return f"<Router: {len(self._ring.members)} replicas, {flying} requests in flight>"

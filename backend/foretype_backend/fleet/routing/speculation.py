@@ -151,10 +151,6 @@ class SpeculationPolicy:
     def verdicts(self) -> dict[SpeculationVerdict, int]:
         return dict(self._verdicts)
 
-    def __repr__(self) -> str:
-        off = [name for name, one in self._languages.items() if not one.on]
-        return f"<SpeculationPolicy of {self._guesses:.1f}: {len(self._languages)} languages, off for {off}>"
-
     def _standing(self, known: _Kind) -> SpeculationStanding:
         return SpeculationStanding(known.steps, known.tokens, known.judged, known.on)
 

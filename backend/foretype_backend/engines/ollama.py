@@ -7,25 +7,71 @@ one makes Ollama load the model anew, so `num_ctx` is chosen once. Prompts are s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
+import msgspec
 from foretype_context.text.pasted import shell_line
 
-from foretype_backend.engines.ollama.lines import AnswerLines
-from foretype_backend.engines.openai.engine import OpenAIEngine
-from foretype_backend.engines.openai.events import OpenAIConfig, Reader, ServerFeatures, status_error
+from foretype_backend.engines.openai.engine import LocalServerEngine
+from foretype_backend.engines.openai.events import (
+    Event,
+    OpenAIConfig,
+    Reader,
+    ServerFeatures,
+    Token,
+    all_of,
+    status_error,
+)
 from foretype_backend.engines.openai.model_list import pick_model
-from foretype_backend.engines.port import Capabilities, GenerationRequest
+from foretype_backend.engines.port import Capabilities, EngineFinish, GenerationRequest
 from foretype_backend.engines.prompt_limits import check_prompt
-from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
+from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 from foretype_backend.prefix.origin import Origin
 
 KEEP_ALIVE: Final = "30m"
-_IDLE_S: Final = 120.0
-"""Long, because a model that was not used for half an hour is loaded again with the next key."""
+_FINISH: Final = {"length": EngineFinish.LENGTH, "load": EngineFinish.ABORTED, "unload": EngineFinish.ABORTED}
 
 
-class OllamaEngine(OpenAIEngine):
+class _Line(msgspec.Struct):
+    response: str = ""
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    logprobs: list[Token] | None = None
+    error: str | None = None
+
+
+class _AnswerLines(Reader):
+    """What `/api/generate` streams: a JSON object per line, the last with `done` and the counts.
+
+    Source: notes on ollama fb30760, api/types.go `GenerateResponse`. It counts the prompt with what its cache held, and does not say how much that was.
+    """
+
+    expected = "Ollama"
+    nonsense = "a line that is no answer of Ollama"
+    decoder = msgspec.json.Decoder(_Line)
+
+    def _event(self, line: bytes) -> Event | None:
+        if not line.strip():
+            return None
+        said: _Line = self._decoded(line)
+        if said.error is not None:
+            raise self._failed(f"{said.error[:300]}; see `ollama ps` and its log")
+        values = [token.logprob for token in said.logprobs or ()]
+        return Event(
+            text=said.response,
+            tokens=len(values) or int(bool(said.response)),
+            logprobs=all_of(values),
+            finish=None if not said.done else _FINISH.get(said.done_reason or "", EngineFinish.END_TOKEN),
+            prompt_tokens=(said.prompt_eval_count or 0) if said.done else None,
+            generated_tokens=said.eval_count if said.done else None,
+            last=said.done,
+        )
+
+
+class OllamaEngine(LocalServerEngine):
     """Engine port over `/api/generate`.
 
     Args:
@@ -34,7 +80,9 @@ class OllamaEngine(OpenAIEngine):
         keep_alive: how long the model stays in memory after a request, as Ollama writes durations.
     """
 
+    kind = "an Ollama"
     path = "api/generate"
+    arguments = ("text", "keep_alive", "shared")
 
     def __init__(
         self,
@@ -44,24 +92,12 @@ class OllamaEngine(OpenAIEngine):
         keep_alive: str = KEEP_ALIVE,
         shared: bool = False,
     ) -> None:
-        super().__init__(config, shared=shared)
+        super().__init__(config, shared=shared, text=text)
         self._text = text
         self._keep_alive = keep_alive
 
-    @classmethod
-    def from_config(cls, **config: object) -> OllamaEngine:
-        """From the fields of :class:`OpenAIConfig`, and the arguments."""
-        own: dict[str, Any] = {name: config.pop(name) for name in ("text", "keep_alive", "shared") if name in config}
-        url = str(config.pop("url", "")).rstrip("/").removesuffix("/v1")
-        return cls(OpenAIConfig.of(**{"idle_timeout_s": _IDLE_S} | config, url=url), **own)
-
     async def ready(self) -> None:
         await self._request("GET", "api/version")
-
-    async def _prove_salts(self) -> None:
-        raise SaltIgnoredError(
-            f"{self._config.url}: an Ollama cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
-        )
 
     async def _listed(self) -> list[str]:
         listed = cast("object", (await self._request("GET", "api/tags")).get("models"))
@@ -127,7 +163,7 @@ class OllamaEngine(OpenAIEngine):
         return body
 
     def _reader(self, request: GenerationRequest) -> Reader:
-        return AnswerLines(self._url)
+        return _AnswerLines(self._url)
 
     def _refused(self, url: str, status: int, text: str) -> EngineUnavailableError | PromptRefusedError:
         return self._model_missing(self._model) if status == 404 and self._model else status_error(url, status, text)
@@ -136,17 +172,5 @@ class OllamaEngine(OpenAIEngine):
         """Does nothing: Ollama computes one request at a time, and the request of the next key would wait for the warm-up."""
 
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            salt=False,
-            priority=False,
-            cached_tokens=False,
-            token_ids=False,
-            logprobs=self._features.logprobs,
-            context_limit_tokens=self._context_limit_tokens,
-            block_tokens=1,
-            model=self._model,
-            notes=("prompts go as raw text (exact: false)", "how much of a prompt was cached is not known"),
-        )
-
-    def __repr__(self) -> str:
-        return f"<OllamaEngine {self._config.url} {self._model!r} running={len(self._live)}>"
+        notes = ("prompts go as raw text (exact: false)", "how much of a prompt was cached is not known")
+        return replace(super().capabilities(), cached_tokens=False, block_tokens=1, notes=notes)

@@ -1,1 +1,0 @@
-"""A running Ollama, as an engine."""
