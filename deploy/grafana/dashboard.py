@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_name("foretype.json")
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -18,8 +17,7 @@ _ANSWERED = 'reason=~"overloaded|expired|engine_lost|fault|invalid|mismatch"'
 _WITHDRAWN = 'reason=~"cancelled|superseded|document_limit|disconnected"'
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """Of the dashboard.
 
     Attributes:

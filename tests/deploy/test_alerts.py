@@ -1,13 +1,12 @@
 """Every alert rings in a world where everything is wrong and in none where it is well; burn rates want a long window and a short one."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from promtool import holds, needs_promtool
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "deploy.md"
@@ -47,7 +46,7 @@ RINGS: dict[str, list[tuple[dict[str, str], str]]] = {
     "ForetypeSaturated": [({}, "93.75% of the slots are in use")],
 }
 
-pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian package prometheus)")
+pytestmark = needs_promtool
 
 
 def test_each_alert_has_a_ring_to_expect_and_a_line_what_to_do() -> None:
@@ -137,8 +136,4 @@ def _hold(folder: Path, series: list[dict[str, str]], rings: dict[str, list[tupl
         }
         for rule in RULES
     ]
-    test = {"interval": "1m", "input_series": series, "alert_rule_test": expected}
-    file = folder / "test.yml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    holds(folder, ALERTS, "1m", input_series=series, alert_rule_test=expected)

@@ -2,10 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +20,8 @@ from foretype_backend.metrics.metrics import Metrics
 from foretype_backend.metrics.objectives import PromiseOutcome
 from foretype_backend.metrics.stages import STAGES
 from foretype_wire.messages import RequestClass
+from loading import loaded
+from promtool import needs_promtool, promtool
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PANELS: list[dict[str, Any]] = json.loads((DEPLOY / "grafana/foretype.json").read_text())["panels"]
@@ -54,8 +52,6 @@ LABELS = {
     "stage": set(STAGES),
     "standing": set(ReplicaStanding),
 }
-
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian package prometheus)")
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +92,8 @@ def test_every_metric_and_label_exists_in_the_gateway(metrics: Metrics, where: s
 
 
 def test_the_dashboard_is_what_its_program_writes() -> None:
-    spec = spec_from_file_location("dashboard", DEPLOY / "grafana" / "dashboard.py")
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules["dashboard"] = module  # its dataclass looks itself up there
-    try:
-        spec.loader.exec_module(module)
-        assert module.text() == (DEPLOY / "grafana/foretype.json").read_text("utf-8"), "make dashboard"
-    finally:
-        del sys.modules["dashboard"]
+    program = loaded(DEPLOY / "grafana" / "dashboard.py", "dashboard")
+    assert program.text() == (DEPLOY / "grafana/foretype.json").read_text("utf-8"), "make dashboard"
 
 
 def test_panels_stand_in_order_of_severity() -> None:
@@ -172,10 +161,6 @@ def test_promtool_reads_rules_queries_and_configuration(tmp_path: Path) -> None:
     queries = tmp_path / "queries.yml"
     queries.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     folder = DEPLOY / "prometheus"
-    for arguments in (
-        ["check", "rules", str(queries)],
-        ["check", "rules", str(folder / "alerts.yml")],
-        ["check", "config", "--syntax-only", str(folder / "prometheus.yml")],
-    ):
-        done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    promtool("check", "rules", queries)
+    promtool("check", "rules", folder / "alerts.yml")
+    promtool("check", "config", "--syntax-only", folder / "prometheus.yml")

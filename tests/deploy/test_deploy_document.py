@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from e2e.processes import PYTHON_SCRIPT
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.store import IdentityStore
 from manifests import VERSIONS, check_object, kubectl, render
+from our_command import FORETYPE
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "deploy.md").read_text("utf-8")
@@ -80,14 +80,14 @@ def shell(tmp_path: Path) -> Any:
     for name in ("docker", "kubectl"):
         (folder / name).write_text(PYTHON_SCRIPT + STAND_IN)
         (folder / name).chmod(0o755)
-    (folder / "foretype").symlink_to(Path(sys.executable).with_name("foretype"))
+    (folder / "foretype").symlink_to(FORETYPE)
     (folder / "team.toml").write_text('[identity]\nurl = "identity.db"\n[engine]\nname = "scripted"\n')
     (folder / "record").touch()
     environment = {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "STAND_IN": str(folder),
-        "FORETYPE": str(Path(sys.executable).with_name("foretype")),
+        "FORETYPE": str(FORETYPE),
         "REAL_KUBECTL": real,
         "POSTGRES_PASSWORD": "s3cret",
     }

@@ -1,6 +1,5 @@
 """The script behind `make gpu-bench`, without vLLM: shapes, table, and what it says where there is no vLLM."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,17 +10,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from loading import loaded
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "gpu"
 
 
 def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"gpu_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(FOLDER / f"{name}.py", f"gpu_{name}")
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The manifests for Kubernetes: rendered, valid, and what one object says of another is so. No cluster runs them here."""
 
 import copy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
 from foretype_models.artifacts import locate
 from manifests import OVERLAYS, VERSIONS, Invalid, check_object, kubectl, render, the
+from our_command import foretype
 
 needs_kubectl = pytest.mark.skipif(kubectl() is None, reason="no kubectl: requirements/kubectl.sh")
 pytestmark = [needs_kubectl, pytest.mark.parametrize("overlay", OVERLAYS)]
@@ -215,8 +214,7 @@ def test_the_gateways_file_fits_the_pods_and_can_be_used(overlay: str, tmp_path:
     make_secret(tmp_path / "salt")
     text = path.read_text().replace(str(salt), str(tmp_path / "salt"))
     path.write_text(text.replace(str(tokenizer), str(locate().tokenizer_path)))
-    command = [str(Path(sys.executable).with_name("foretype")), "config", "check", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = foretype("config", "check", path)
     first, *others = done.stdout.splitlines()
     assert (done.returncode, first, done.stderr) == (0, f"{path}: ok", "")
     assert all(line.startswith("not checked: ") for line in others)

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from foretype_backend.config.secret_files import make_secret
 from foretype_backend.start.check import check_file
 from foretype_backend.start.cli import serve
 from foretype_models.artifacts import locate
+from our_command import foretype
 from vllm_world.serving import image_environment
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -228,22 +228,20 @@ def test_nobody_needs_a_secret_that_docs_do_not_make() -> None:
 def test_migrate_brings_named_stores_to_this_version_and_does_nothing_the_second_time(tmp_path: Path) -> None:
     profile = tmp_path / "team.toml"
     profile.write_text('[identity]\nurl = "identity.db"\n[telemetry]\nurl = "events.db"\n')
-    command = [str(Path(sys.executable).with_name("foretype")), "config", "migrate", str(profile)]
+    command = "config", "migrate", profile
     told: list[str] = []
     for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = foretype(*command)
         assert done.returncode == 0, done.stderr
         told.append(done.stdout)
     assert told[0] == told[1]
     assert re.fullmatch(r"identity: revision \d+\ntelemetry: revision \d+\n", told[0])
     assert (tmp_path / "identity.db").exists() and (tmp_path / "events.db").exists()
     profile.write_text('[identity]\nurl = "postgresql://foretype@127.0.0.1:1/foretype"\n')
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PGCONNECT_TIMEOUT": "5"}
-    )
+    done = foretype(*command, env={**os.environ, "PGCONNECT_TIMEOUT": "5"})
     assert done.returncode == 1 and done.stderr.startswith("foretype config: ")
     profile.write_text("[identity]\nurl = 1\n")
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+    assert foretype(*command).returncode == 2
     profile.write_text("")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = foretype(*command)
     assert done.returncode == 0 and "nothing to do" in done.stdout

@@ -1,7 +1,5 @@
 """The scaling policy as Prometheus rules: promtool finds the number that the policy's function finds, and KEDA is told to use it."""
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import yaml
 from foretype_backend.fleet.scaling.options import ScalingOptions
 from foretype_backend.fleet.scaling.policy import ScalingState, decide
 from foretype_backend.fleet.scaling.signals import Signals
+from promtool import holds, needs_promtool
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -17,8 +16,6 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes" / "scaled"
 RULES: dict[str, Any] = yaml.safe_load((FOLDER / "rules.yaml").read_text("utf-8"))["spec"]
 SCALED: dict[str, Any] = yaml.safe_load((FOLDER / "scaling.yaml").read_text("utf-8"))["spec"]
 OPTIONS = ScalingOptions(min_replicas=0, max_replicas=1_000, warm_max_replicas=2)
-
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian package prometheus)")
 
 
 def world(serving: int, tokens: float, running: float, kv: float | None, p99_ms: float | None) -> list[dict[str, str]]:
@@ -42,16 +39,13 @@ def world(serving: int, tokens: float, running: float, kv: float | None, p99_ms:
 
 
 def check(folder: Path, series: list[dict[str, str]], expected: dict[str, float | None], *, at: str = "29m") -> None:
-    rules, file = folder / "rules.yml", folder / "test.yml"
+    rules = folder / "rules.yml"
     rules.write_text(yaml.safe_dump(RULES))
     asked = [
         {"expr": query, "eval_time": at, "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
         for query, value in expected.items()
     ]
-    test = {"interval": "15s", "input_series": series, "promql_expr_test": asked}
-    file.write_text(yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": "15s", "tests": [test]}))
-    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    holds(folder, rules, "15s", input_series=series, promql_expr_test=asked)
 
 
 @needs_promtool
@@ -111,11 +105,7 @@ def test_a_rise_keeps_a_warm_pool_and_last_week_is_ready_before_its_hour(tmp_pat
         {"expr": query, "eval_time": f"{at}m", "exp_samples": [{"labels": query, "value": float(value)}]}
         for query, at, value in expected
     ]
-    test = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
-    file = tmp_path / "test.yml"
-    file.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    holds(tmp_path, tmp_path / "rules.yml", "1m", input_series=series, promql_expr_test=asked)
 
 
 def test_keda_asks_for_that_number_goes_up_at_once_and_down_as_slowly_as_the_policy() -> None:

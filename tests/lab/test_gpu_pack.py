@@ -1,21 +1,17 @@
-import importlib.util
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from foretype_lab.corpus.store import Store, build_store
+from loading import loaded
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def pack() -> Any:
-    spec = importlib.util.spec_from_file_location("gpu_pack", ROOT / "lab" / "gpu" / "pack.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "lab" / "gpu" / "pack.py", "gpu_pack")
 
 
 def stores(folder: Path) -> None:

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-from importlib.machinery import SourceFileLoader
 from importlib.metadata import distributions
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from loading import loaded
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -27,9 +26,7 @@ INDEX = "models/foretype_models/artifacts/index.json"
 @pytest.fixture
 def release(tmp_path: Path) -> ModuleType:
     """The release's script, on a copy of the files that it compares."""
-    loader = SourceFileLoader("release", str(ROOT / ".ci/release"))
-    module = module_from_spec(spec_from_loader("release", loader))  # pyright: ignore[reportArgumentType]
-    loader.exec_module(module)
+    module = loaded(ROOT / ".ci/release", "release")
     for name in ("pyproject.toml", "CHANGELOG.md", GATE, INDEX, *COPIES):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
