@@ -372,7 +372,6 @@ async def test_the_process_ends_when_the_gateway_is_killed(model: Path) -> None:
     script = f"""
 import asyncio
 from foretype_backend.engines.by_name import load_engine
-from waiting import until
 async def main():
     engine = load_engine("embedded", model={str(model)!r}, threads=1)
     await engine.start()

@@ -16,6 +16,7 @@ FILES = {
 @pytest.mark.parametrize("language", FILES)
 def test_filters_leave_right_texts_alone(language: str) -> None:
     files = [text for path in sorted(ROOT.glob(FILES[language])) if len(text := path.read_text()) > 400]
+    files = [text for text in files if "<EOT>" not in text]  # what writes a control token is hidden, and right to be
     assert files
     right, wrong, bad = count(files, language, 60, seed=1)
     assert right["right"] == right.total(), [found for found in bad if found[2] in ("hidden", "cut", "other")]
