@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator
-from typing import Any, NoReturn
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final, NoReturn
 
 import typer
 from foretype_context.terminal import console, say_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 stderr = console(stderr=True)
+_PIPE_COLUMNS: Final = 140
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -22,6 +24,26 @@ def print_json(value: dict[str, Any]) -> None:
 def tell(result: dict[str, Any], shown: Callable[[dict[str, Any]], object], *, as_json: bool) -> None:
     """A command's result: as JSON, or as `shown` prints it for people."""
     (print_json if as_json else shown)(result)
+
+
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    words: Sequence[str] = (),
+    caption: str = "",
+) -> None:
+    """For people: rows of figures. The first column and `words` begin at the left; None is a dash."""
+    table = Table(title=title or None, title_justify="left", caption=caption or None)
+    for place, column in enumerate(columns):
+        left = place == 0 or column in words
+        table.add_column(column, justify="left" if left else "right", no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*("–" if cell is None else str(cell) for cell in row))
+    screen = console()
+    # In a pipe there is no width to respect, and half a figure is none.
+    (screen if screen.is_terminal else console(width=_PIPE_COLUMNS)).print(table)
 
 
 def fail(message: str) -> NoReturn:

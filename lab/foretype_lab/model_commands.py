@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from foretype_context.terminal import console, say_json
 from foretype_models.fetch.commands import fail
 
 app = typer.Typer(help="Model files: what they do where nothing is right or wrong yet.", no_args_is_help=True)
@@ -30,7 +29,7 @@ def behave(
     import asyncio
 
     from foretype_context.errors import ForetypeError
-    from foretype_eval.console import progress_bars
+    from foretype_eval.console import progress_bars, tell
 
     from foretype_lab.quality import behave as measuring
 
@@ -41,7 +40,4 @@ def behave(
             result = asyncio.run(work)
     except (ForetypeError, OSError) as error:
         raise fail(str(error)) from error
-    if as_json:
-        say_json(result)
-    else:
-        console().print(measuring.table(result))
+    tell(result, measuring.show, as_json=as_json)

@@ -11,12 +11,11 @@ from foretype_backend.experiments.assign import Design
 from foretype_backend.experiments.rows import METRICS
 from foretype_backend.experiments.verdict import AbOptions, analyse
 from foretype_context.terminal import console
-from rich.table import Table
 
 from foretype_eval.ab.rows import load_rows
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.ab.stored import stored_rows
-from foretype_eval.console import fail, progress_bars, tell
+from foretype_eval.console import fail, print_table, progress_bars, tell
 
 
 def ab(
@@ -78,24 +77,18 @@ def ab(
 
 def _print_simulation(result: dict[str, Any]) -> None:
     world = result["world"]
-    table = Table(title=f"{world['users']} developers, {world['days']} days: share called different")
-    for name in ("design", "true lift", "verdict, daily looks", "plain test at the end", "plain test daily (wrong)"):
-        table.add_column(name, justify="right")
-    for row in result["table"]:
-        shares = (row["verdict_daily"], row["plain_at_end"], row["plain_daily"])
-        table.add_row(row["design"], f"{row['lift']:+.0%}", *(f"{share:.1%}" for share in shares))
-    console().print(table)
+    columns = ("design", "true lift", "verdict, daily looks", "plain test at the end", "plain test daily (wrong)")
+    shares = ("verdict_daily", "plain_at_end", "plain_daily")
+    rows = [[row["design"], f"{row['lift']:+.0%}", *(f"{row[one]:.1%}" for one in shares)] for row in result["table"]]
+    print_table(f"{world['users']} developers, {world['days']} days: share called different", columns, rows)
 
 
 def _print(result: dict[str, Any]) -> None:
     screen = console()
-    table = Table(title=f"{result['metric']} = {result['definition']}, {result['design']}", title_justify="left")
-    for name in (result["control"], result["treatment"], "difference", "on the way", "at the end"):
-        table.add_column(str(name), justify="right")
+    columns = (str(result["control"]), str(result["treatment"]), "difference", "on the way", "at the end")
     value = result["value"]
     cells = (value["control"], value["treatment"], result["difference"], result["ci_on_the_way"], result["ci_at_end"])
-    table.add_row(*("–" if cell is None else str(cell) for cell in cells))
-    screen.print(table)
+    print_table(f"{result['metric']} = {result['definition']}, {result['design']}", columns, [cells])
     screen.print(f"{result['users']} users, {result['days']} days, {result['units']} units", highlight=False)
     screen.print(f"verdict: {result['verdict']}", highlight=False)
     for reason in result["reasons"]:

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from foretype_context.terminal import console
-from rich.table import Table
 
 from foretype_eval.compare.paired import compare_runs
 from foretype_eval.compare.runs import load_run
-from foretype_eval.console import print_json
+from foretype_eval.console import print_json, print_table
 
 
 def compare(
@@ -28,12 +26,11 @@ def compare(
     tables: dict[str, Any] = result["systems"] if result["kind"] == "replay" else {"benchmark": result}
     for name, found in tables.items():
         joined = found.get("commits", found.get("items"))
-        table = Table(title=f"{name}: {result['second']} less {result['first']}, {joined} joined", title_justify="left")
-        for column in ("measure", "difference", "95 % interval", "McNemar (Holm)"):
-            table.add_column(column)
+        rows: list[tuple[str, ...]] = []
         for measure, row in found["measures"].items():
             p_value = row.get("mcnemar_p_holm")
             shown = "" if p_value is None else f"{row['only_first']}:{row['only_second']}, p {p_value:.3g}"
             interval = "–" if row["ci"] is None else "{:+.4f} to {:+.4f}".format(*row["ci"])
-            table.add_row(measure, f"{row['difference']:+.4f}", interval, shown)
-        console().print(table)
+            rows.append((measure, f"{row['difference']:+.4f}", interval, shown))
+        title = f"{name}: {result['second']} less {result['first']}, {joined} joined"
+        print_table(title, ("measure", "difference", "95 % interval", "McNemar (Holm)"), rows)

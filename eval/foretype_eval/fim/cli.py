@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.terminal import console
-from rich.table import Table
 
-from foretype_eval.console import progress_bars, tell
+from foretype_eval.console import print_table, progress_bars, tell
 from foretype_eval.fim.ask import AskOptions
 from foretype_eval.fim.baselines import Baseline
 from foretype_eval.fim.run import FimOptions, run_fim
@@ -59,17 +58,13 @@ def fim(
 def _print(summary: dict[str, Any]) -> None:
     system = summary["system"]
     title = ", ".join(str(system[name]) for name in ("baseline", "model", "layout") if name in system)
-    table = Table(title=f"{summary['data']['file']}: {title}", title_justify="left")
-    for column in ("measure", "value", "95 % interval"):
-        table.add_column(column, justify="left" if column == "measure" else "right")
-    for name, interval in summary["ci"].items():
-        value = summary[name]
-        if value is not None:
-            shown = "–" if interval is None else f"{interval[0]:.1%} to {interval[1]:.1%}"
-            table.add_row(name.replace("_", " "), f"{value:.1%}", shown)
-    screen = console()
-    screen.print(table)
-    screen.print(
+    rows = [
+        (name.replace("_", " "), f"{summary[name]:.1%}", ci and f"{ci[0]:.1%} to {ci[1]:.1%}")
+        for name, ci in summary["ci"].items()
+        if summary[name] is not None
+    ]
+    print_table(f"{summary['data']['file']}: {title}", ("measure", "value", "95 % interval"), rows)
+    console().print(
         f"{summary['n']} items of {summary['clusters']} problems, {summary['executed']} executed, "
         f"{summary['data']['reference_failures']} left out because their reference fails. "
         f"Stop rule: {'; '.join(summary['data']['stop_rules'])}.",

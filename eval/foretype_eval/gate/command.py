@@ -12,9 +12,8 @@ import msgspec
 import typer
 from foretype_context.terminal import console
 from foretype_wire.credentials import allowed_in_clear
-from rich.table import Table
 
-from foretype_eval.console import print_json, progress_bars
+from foretype_eval.console import print_json, print_table, progress_bars
 from foretype_eval.errors import EvalError
 from foretype_eval.gate.sides import Data, Progress, Side, fim_run, replay_run, side_of, system_of
 from foretype_eval.gate.verdict import LEVEL, MARGINS, MetricVerdict, deciding, judge_fim, judge_replay
@@ -153,14 +152,12 @@ def _line(one: MetricVerdict) -> str:
 
 
 def _print(whole: MetricVerdict, verdicts: list[MetricVerdict]) -> None:
-    screen = console()
-    screen.print(_line(whole), highlight=False, soft_wrap=True)
-    table = Table(box=None)
-    for column in ("metric", "baseline", "candidate", "difference", "low", "high", "margin", "verdict"):
-        table.add_column(column, justify="left" if column in ("metric", "verdict") else "right", no_wrap=True)
+    console().print(_line(whole), highlight=False, soft_wrap=True)
+    rows: list[list[str]] = []
     for one in verdicts:
         points = [f"{100 * value:+.2f}" for value in (one.difference, one.low, one.high)]
-        table.add_row(
-            one.metric, f"{one.before:.2%}", f"{one.after:.2%}", *points, f"{100 * one.margin:g}", one.verdict
+        rows.append(
+            [one.metric, f"{one.before:.2%}", f"{one.after:.2%}", *points, f"{100 * one.margin:g}", one.verdict]
         )
-    screen.print(table)
+    columns = ("metric", "baseline", "candidate", "difference", "low", "high", "margin", "verdict")
+    print_table("", columns, rows, words=("verdict",))

@@ -18,7 +18,7 @@ from foretype_eval.latency.first_sight import measure_first_sight
 from foretype_eval.latency.gateway_bench import measure_gateway
 from foretype_eval.latency.next_edit_bench import measure_next_edits
 from foretype_eval.latency.options import QUICK, Counts, LatencyFigures, LatencyOptions, Part, Progress
-from foretype_eval.latency.report import report, table
+from foretype_eval.latency.report import report, show
 
 
 async def run_latency(
@@ -76,7 +76,6 @@ def latency(
 
 
 def _print(result: dict[str, Any]) -> None:
-    screen = console()
-    screen.print(table(result))
+    show(result)
     for note in result["notes"]:
-        screen.print(f"note: {note}", highlight=False)
+        console().print(f"note: {note}", highlight=False)

@@ -218,31 +218,27 @@ class _EditorBench:
 
     async def _fresh(self, file: OpenFile, row: str) -> str:
         """Ask at a place where the cache cannot answer; counted when the answer came over the network."""
-        figures = self._figures
-        before = await self._counts()
-        started = time.perf_counter()
-        rest = file.rest(await file.ask(_AUTOMATIC))
-        elapsed_ms = (time.perf_counter() - started) * 1000
-        after = await self._counts()
+        rest, elapsed_ms, over_the_network = await self._asked(file)
         if not rest:
-            figures.count("unanswered")
-        elif after["requests"] > before["requests"]:
-            figures.add(row, elapsed_ms)
+            self._figures.count("unanswered")
+        elif over_the_network:
+            self._figures.add(row, elapsed_ms)
         return rest
 
     async def _through(self, file: OpenFile, expected: str) -> str:
         """One request after a typed character of the suggestion; returns what is left of it, or nothing if it was lost."""
-        figures = self._figures
-        before = await self._counts()
-        started = time.perf_counter()
+        rest, elapsed_ms, over_the_network = await self._asked(file)
+        if over_the_network or not rest.startswith(expected[:1]):
+            self._figures.count("lost_while_typing_through")
+            return ""
+        self._figures.add("typethrough", elapsed_ms)
+        return rest
+
+    async def _asked(self, file: OpenFile) -> tuple[str, float, bool]:
+        before, started = await self._counts(), time.perf_counter()
         rest = file.rest(await file.ask(_AUTOMATIC))
         elapsed_ms = (time.perf_counter() - started) * 1000
-        after = await self._counts()
-        if after["requests"] > before["requests"] or not rest.startswith(expected[:1]):
-            figures.count("lost_while_typing_through")
-            return ""
-        figures.add("typethrough", elapsed_ms)
-        return rest
+        return rest, elapsed_ms, (await self._counts())["requests"] > before["requests"]
 
     async def changes_during_generation(self, gateway: Connected) -> None:
         """A change and, right behind it, a status request: handlers run in order, so its answer bounds the change.

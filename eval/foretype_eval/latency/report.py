@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretype_context.prompt.profile import Profile
-from rich.table import Table
 
+from foretype_eval.console import print_table
 from foretype_eval.latency.options import LatencyFigures, LatencyOptions
 
 _GOALS: Final = {
@@ -140,16 +140,15 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def table(result: dict[str, Any]) -> Table:
+def show(result: dict[str, Any]) -> None:
     """The figures for people, with what they should reach."""
-    shown = Table(title=f"{result['model']['name']}, {result['model']['layout']}", title_justify="left")
-    for column in ("measure", "n", "p50 ms", "p95 ms", "p99 ms", "goal"):
-        shown.add_column(column, justify="left" if column in {"measure", "goal"} else "right")
-    rows: dict[str, dict[str, Any]] = {f"{name}_ms": result[f"{name}_ms"] for name in _ROWS}
-    rows |= {f"cancel_ms {phase}": result["cancel_ms"][phase] for phase in ("decode", "prefill")}
-    for name, row in rows.items():
-        if row["n"]:
-            points = [f"{row[point]:,.1f}" for point in ("p50", "p95", "p99")]
-            shown.add_row(name, str(row["n"]), *points, _GOALS.get(name, ""))
-    shown.add_row("tokens after cancel", str(result["tokens_after_cancel"]), "", "", "", "")
-    return shown
+    measured: dict[str, dict[str, Any]] = {f"{name}_ms": result[f"{name}_ms"] for name in _ROWS}
+    measured |= {f"cancel_ms {phase}": result["cancel_ms"][phase] for phase in ("decode", "prefill")}
+    rows = [
+        (name, row["n"], *(f"{row[point]:,.1f}" for point in ("p50", "p95", "p99")), _GOALS.get(name, ""))
+        for name, row in measured.items()
+        if row["n"]
+    ]
+    rows.append(("tokens after cancel", result["tokens_after_cancel"], "", "", "", ""))
+    columns = ("measure", "n", "p50 ms", "p95 ms", "p99 ms", "goal")
+    print_table(f"{result['model']['name']}, {result['model']['layout']}", columns, rows, words=("goal",))

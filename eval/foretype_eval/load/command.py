@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.terminal import console
-from rich.table import Table
 
-from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.console import fail, print_json, print_table, progress_bars
 from foretype_eval.gateway_options import GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
@@ -111,16 +110,10 @@ def print_report(result: dict[str, Any], whose: str, rows: Mapping[str, Any], fi
         rows: by what is in front of them, as `percentiles_ms` gives them; None where nothing was measured.
     """
     columns = ("n", "p50", "p95", "p99", "max")
-    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {whose}")
-    table.add_column("ms")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for name, row in rows.items():
-        if row is not None:
-            table.add_row(name, *("–" if row[key] is None else f"{row[key]:g}" for key in columns))
-    screen = console()
-    screen.print(table)
+    measured = {name: [row[key] for key in columns] for name, row in rows.items() if row is not None}
+    cells = [[name, *(None if one is None else f"{one:g}" for one in row)] for name, row in measured.items()]
+    print_table(f"{result.get('achieved_rate', 0)} requests/s, {whose}", ("ms", *columns), cells)
     for name in ("verdict", *figures):
         if name in result:
             shown = "highest rate" if name == "verdict" else name.replace("_", " ")
-            screen.print(f"{shown}: {result[name]}", highlight=False)
+            console().print(f"{shown}: {result[name]}", highlight=False)

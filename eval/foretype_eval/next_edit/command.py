@@ -11,10 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from foretype_context.edits.pace import Eagerness
-from foretype_context.terminal import console
-from rich.table import Table
 
-from foretype_eval.console import fail, progress_bars, tell
+from foretype_eval.console import fail, print_table, progress_bars, tell
 from foretype_eval.gateway_options import GatewayUrl, ProfileFile, TokenFile, gateway_options
 from foretype_eval.next_edit.asked_model import AskedModel
 from foretype_eval.next_edit.commits import SUFFIXES, CommitBounds
@@ -108,40 +106,25 @@ def _model_of(live: LiveGateway) -> AskedModel:
 
 
 def _print(result: dict[str, Any]) -> None:
-    table = Table(title=f"{result['source']}: {result['kind']}", title_justify="left")
-    table.add_column("")
-    for column in (
-        "opportunities",
-        "shown",
-        "right",
-        "wrong",
-        "precision",
-        "recall",
-        "wrong / 1,000 keys",
-        "keys saved",
-        "ms p50 / p99",
-    ):
-        table.add_column(column, justify="right")
+    counted, shares = ("opportunities", "shown", "right", "wrong"), ("precision", "recall")
 
-    def add(name: str, row: dict[str, Any]) -> None:
-        ci = row["ci"]
-        table.add_row(
+    def cells(name: str, row: dict[str, Any]) -> list[str | None]:
+        ci, wrong = row["ci"], row["wrong_per_1000_keys"]
+        return [
             name,
-            *(f"{row[key]:,}" for key in ("opportunities", "shown", "right", "wrong")),
-            *(_share(row[key], ci[key]) for key in ("precision", "recall")),
-            "–"
-            if row["wrong_per_1000_keys"] is None
-            else f"{row['wrong_per_1000_keys']:.2f}{_ends(ci['wrong_per_1000_keys'], '.2f')}",
+            *(f"{row[key]:,}" for key in counted),
+            *(_share(row[key], ci[key]) for key in shares),
+            None if wrong is None else f"{wrong:.2f}{_ends(ci['wrong_per_1000_keys'], '.2f')}",
             f"{row['keys_saved']:,}",
             f"{row['ms']['p50']} / {row['ms']['p99']}",
-        )
+        ]
 
+    rows: list[list[str | None]] = []
     for name, row in {result["engine"]: result, **result["floors"]}.items():
-        add(name, row)
-        for part in ("renames", "signatures"):
-            if part in row and row[part]["opportunities"]:
-                add(f"  {part}", row[part])
-    console().print(table)
+        parts = [part for part in ("renames", "signatures") if part in row and row[part]["opportunities"]]
+        rows += [cells(name, row), *(cells(f"  {part}", row[part]) for part in parts)]
+    columns = ("", *counted, *shares, "wrong / 1,000 keys", "keys saved", "ms p50 / p99")
+    print_table(f"{result['source']}: {result['kind']}", columns, rows)
 
 
 def _share(value: float | None, ci: list[float] | None) -> str:

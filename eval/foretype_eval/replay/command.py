@@ -7,10 +7,8 @@ from typing import Annotated, Any
 
 import typer
 from foretype_client.policy.switches import Switches
-from foretype_context.terminal import console
-from rich.table import Table
 
-from foretype_eval.console import fail, progress_bars, tell
+from foretype_eval.console import fail, print_table, progress_bars, tell
 from foretype_eval.gateway_options import GatewayUrl, ModelFile, TokenFile, gateway_options
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.run import SYSTEMS, UNFILTERED, ReplayOptions, run_replay
@@ -107,25 +105,15 @@ def _switches(names: str) -> tuple[str, ...]:
 
 def _print(result: dict[str, Any]) -> None:
     title = f"{result['repo']}: {result['commits']} commits, {result['accept_rule']}, {result['client']} client"
-    table = Table(title=title, title_justify="left")
-    columns = ("keystrokes saved", "95 % interval", "precision", "shown", "late", "requests", "cached")
-    table.add_column("system")
-    for column in columns:
-        table.add_column(column, justify="right")
+    columns = ("system", "keystrokes saved", "95 % interval", "precision", "shown", "late", "requests", "cached")
 
-    def percent(value: float | None) -> str:
-        return "–" if value is None else f"{value:.1%}"
+    def percent(value: float | None) -> str | None:
+        return None if value is None else f"{value:.1%}"
 
-    for name, row in result["systems"].items():
+    def cells(name: str, row: dict[str, Any]) -> list[str | None]:
         ci = row["ci"]["ksr"]
-        table.add_row(
-            name,
-            percent(row["ksr"]),
-            "–" if ci is None else f"{ci[0]:.1%} to {ci[1]:.1%}",
-            percent(row["a_line_precision"]),
-            percent(row["show_rate"]),
-            percent(row["late_rate"]),
-            str(row["requests"]),
-            percent(row["cached_share"]),
-        )
-    console().print(table)
+        interval = None if ci is None else f"{ci[0]:.1%} to {ci[1]:.1%}"
+        shares = (percent(row[key]) for key in ("a_line_precision", "show_rate", "late_rate"))
+        return [name, percent(row["ksr"]), interval, *shares, row["requests"], percent(row["cached_share"])]
+
+    print_table(title, columns, [cells(name, row) for name, row in result["systems"].items()])

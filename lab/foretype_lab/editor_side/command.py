@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from foretype_context.terminal import console
-from foretype_eval.console import tell
-from rich.table import Table
+from foretype_eval.console import print_table, tell
 
 from foretype_lab.editor_side.assembly import measure_context
 from foretype_lab.editor_side.footprint import measure_footprint
@@ -51,7 +49,5 @@ def context(
 
 
 def _print(report: dict[str, Any]) -> None:
-    table = Table("", "", show_header=False)
-    for name, value in report.items():
-        table.add_row(name, msgspec.json.encode(value).decode())
-    console().print(table)
+    rows = [(name, msgspec.json.encode(value).decode()) for name, value in report.items()]
+    print_table("", ("what", "measured"), rows, words=("measured",))

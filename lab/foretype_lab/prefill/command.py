@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from foretype_context.prompt.profile import Budgets
-from foretype_context.terminal import console
 from foretype_context.tokens.tokenizer import load_tokenizer
-from foretype_eval.console import fail, progress_bars, tell
+from foretype_eval.console import fail, print_table, progress_bars, tell
 from foretype_models.artifacts import locate
-from rich.table import Table
 
 from foretype_lab.prefill.asking_moments import Cause, moments_of
 from foretype_lab.prefill.measure import LAYOUTS, MeasureOptions, measure
 from foretype_lab.prefill.typed_commits import recording_of
-
-_PIPE_COLUMNS: Final = 140
 
 
 def prefill(
@@ -78,32 +74,25 @@ def prefill(
 
 
 def _print(result: dict[str, Any]) -> None:
-    screen = console()
-    # In a pipe there is no width to respect, and half a figure is none.
-    if not screen.is_terminal:
-        screen = console(width=_PIPE_COLUMNS)
-    screen.print(_table(result))
-
-
-def _table(result: dict[str, Any]) -> Table:
     title = (
         f"{result['recording']}: {result['requests']:,} requests, {result['new_tokens']:,} new tokens "
         f"({result['typed_tokens']:,} typed); blocks of {result['block_tokens']}"
     )
-    table = Table(title=title, title_justify="left", caption="computed tokens per request, by what happened before it")
-    table.add_column("layout", no_wrap=True, min_width=15)
-    for column in ("computed", "ratio", "typed", "cached", *(cause.value.replace("_", " ") for cause in Cause)):
-        table.add_column(column, justify="right")
+    causes = [cause.value for cause in Cause]
+    rows: list[list[str | None]] = []
     for name, row in result["layouts"].items():
-        shown = f"{name} *" if name == result["default"] else name
-        causes = [row["by_cause"][cause.value] for cause in Cause]
-        table.add_row(
-            shown,
-            f"{row['computed_tokens']:,}",
-            *("–" if row[key] is None else f"{row[key]:.2f}" for key in ("ratio", "ratio_typed")),
-            "–" if row["cached_share_session"] is None else f"{row['cached_share_session']:.1%}",
-            *("–" if not one["requests"] else f"{one['computed_tokens'] / one['requests']:.0f}" for one in causes),
+        by_cause = [row["by_cause"][cause] for cause in causes]
+        cached = row["cached_share_session"]
+        rows.append(
+            [
+                f"{name} *" if name == result["default"] else name,
+                f"{row['computed_tokens']:,}",
+                *(None if row[key] is None else f"{row[key]:.2f}" for key in ("ratio", "ratio_typed")),
+                None if cached is None else f"{cached:.1%}",
+                *(f"{one['computed_tokens'] / one['requests']:.0f}" if one["requests"] else None for one in by_cause),
+            ]
         )
     counts = next(iter(result["layouts"].values()))["by_cause"]
-    table.add_row("requests", "", "", "", "", *(f"{counts[cause.value]['requests']:,}" for cause in Cause))
-    return table
+    rows.append(["requests", "", "", "", "", *(f"{counts[cause]['requests']:,}" for cause in causes)])
+    columns = ("layout", "computed", "ratio", "typed", "cached", *(cause.replace("_", " ") for cause in causes))
+    print_table(title, columns, rows, caption="computed tokens per request, by what happened before it")

@@ -30,11 +30,11 @@ from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.syntax.document import Document, Snapshot
 from foretype_context.syntax.languages import language_of
+from foretype_eval.console import print_table
 from foretype_eval.fim.grade import harms
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_models.artifacts import digest_file
 from foretype_wire.messages import Delta, Finish
-from rich.table import Table
 
 from foretype_lab.corpus.store import Store
 from foretype_lab.quality.behaviour import loops, taken
@@ -228,21 +228,17 @@ def _shares(rows: Sequence[dict[str, bool | None]]) -> dict[str, float | int | N
     return shares
 
 
-def table(result: dict[str, Any]) -> Table:
+def show(result: dict[str, Any]) -> None:
     """For a terminal: a row for each language and kind, all together, and what is wanted."""
-    shown = Table(
-        title=f"{result['model']}, {result['layout']} of {result['grammar']}, {result['sha256'][:12]}",
-        title_justify="left",
-    )
-    for name in ("", "cuts", *AIMS):
-        shown.add_column(name.replace("_", " "), justify="right" if name else "left", no_wrap=True)
     named = [
         (f"{language}, {kind}".replace("_", " "), shares)
         for language, kinds in result["languages"].items()
         for kind, shares in kinds.items()
     ]
+    rows: list[list[object]] = []
     for name, shares in [*named, ("all", result["all"])]:
-        cells = ("–" if shares[one] is None else f"{shares[one]:.1%}" for one in AIMS)
-        shown.add_row(name, str(shares["cuts"]), *cells)
-    shown.add_row("wanted", "", *AIMS.values())
-    return shown
+        cells = (None if shares[one] is None else f"{shares[one]:.1%}" for one in AIMS)
+        rows.append([name, shares["cuts"], *cells])
+    rows.append(["wanted", "", *AIMS.values()])
+    title = f"{result['model']}, {result['layout']} of {result['grammar']}, {result['sha256'][:12]}"
+    print_table(title, ("", "cuts", *(name.replace("_", " ") for name in AIMS)), rows)

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from foretype_context.terminal import console, say
-from foretype_eval.console import print_json, progress_bars
+from foretype_context.terminal import say
+from foretype_eval.console import print_json, print_table, progress_bars, tell
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.static_embedder import default_embedder
-from rich.table import Table
 
 from foretype_lab.retrieval.index_bench import bench_index
 from foretype_lab.retrieval.large_repository import bench_large_repository
@@ -49,13 +48,12 @@ def index(
 ) -> None:
     """Index, open, ask and update: chunks per second, memory, milliseconds."""
     report = bench_index(sources or [], embedder, chunks=chunks, questions=questions, saves=saves)
-    if as_json:
-        print_json(report)
-        return
-    table = Table("what", "measured", "aim", title=f"{report['chunks']:,} chunks of {report['files']:,} files")
-    for name, row in report["figures"].items():
-        table.add_row(name, str(row["value"]), f"{row['at']} {row['aim']}")
-    console().print(table)
+    tell(report, _print_index, as_json=as_json)
+
+
+def _print_index(report: dict[str, Any]) -> None:
+    rows = [(name, row["value"], f"{row['at']} {row['aim']}") for name, row in report["figures"].items()]
+    print_table(f"{report['chunks']:,} chunks of {report['files']:,} files", ("what", "measured", "aim"), rows)
 
 
 def large_repository(
@@ -68,11 +66,9 @@ def large_repository(
     if as_json:
         print_json(report)
         return
-    table = Table("what", "measured", title=f"{files:,} files, {report['first_index']['chunks']:,} chunks")
-    for part in ("first_index", "kept"):
-        for name, value in report[part].items():
-            table.add_row(f"{part.replace('_', ' ')}: {name}", str(value))
-    console().print(table)
+    parts = {"first index": report["first_index"], "kept": report["kept"]}
+    rows = [(f"{part}: {name}", value) for part, measured in parts.items() for name, value in measured.items()]
+    print_table(f"{files:,} files, {report['first_index']['chunks']:,} chunks", ("what", "measured"), rows)
 
 
 def retrieval(
@@ -95,11 +91,11 @@ def retrieval(
         print_json(report)
         return
     title = f"{report['places']:,} places of {report['repositories']} repositories; 95 % intervals over repositories"
-    table = Table("ranking", "recall@1", "recall@5", "MRR", "fused minus it, recall@5", title=title)
+    rows: list[list[str]] = []
     for name, figures in report["rankers"].items():
         cells = [_shown(figures[column]) for column in ("recall@1", "recall@5", "mrr")]
-        table.add_row(name.replace("_", " "), *cells, _shown(report["fused_minus"].get(name)))
-    console().print(table)
+        rows.append([name.replace("_", " "), *cells, _shown(report["fused_minus"].get(name))])
+    print_table(title, ("ranking", "recall@1", "recall@5", "MRR", "fused minus it, recall@5"), rows)
 
 
 def _shown(interval: dict[str, Any] | None) -> str:

@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 from foretype_backend.errors import EngineUnavailableError
-from foretype_context.terminal import console
-from foretype_eval.console import fail, print_json
-from rich.table import Table
+from foretype_eval.console import fail, print_json, print_table
 
 from foretype_lab.speculation import turn as turning
 from foretype_lab.speculation.bench import DRAFT, METHODS, SpeculationOptions, measure
@@ -61,29 +59,13 @@ def speculation(
     if as_json:
         print_json({"rows": [row._asdict() for row in rows]})
         return
-    columns = (
-        "at once",
-        "language",
-        "tokens/s",
-        "times",
-        "accepted",
-        "tokens a step",
-        "a step takes, times",
-        "breaks even",
-        "equal",
-    )
-    table = Table("method", *columns)
-    for row in rows:
-        table.add_row(
-            row.method,
-            str(row.at_once),
-            row.language,
-            f"{row.tokens_per_s:.1f}",
-            f"{row.gain:.2f}",
-            f"{row.accepted_share:.0%}",
-            f"{row.tokens_per_step:.2f}",
-            f"{row.step_ratio:.2f}",
-            f"{row.breaks_even:.0%}",
-            f"{row.equal} of {row.requests}",
-        )
-    console().print(table)
+    told = "at once", "language", "tokens/s", "times", "accepted", "tokens a step", "a step takes, times", "breaks even"
+    cells = [
+        [
+            *(row.method, row.at_once, row.language, f"{row.tokens_per_s:.1f}", f"{row.gain:.2f}"),
+            *(f"{row.accepted_share:.0%}", f"{row.tokens_per_step:.2f}", f"{row.step_ratio:.2f}"),
+            *(f"{row.breaks_even:.0%}", f"{row.equal} of {row.requests}"),
+        ]
+        for row in rows
+    ]
+    print_table("", ("method", *told, "equal"), cells)
