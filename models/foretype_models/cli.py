@@ -25,17 +25,15 @@ app = typer.Typer(
 )
 
 
-def served_layout(model: artifacts.Artifact, named: str | None = None) -> str:
-    """The layout that is named, else the one that a gateway announces for this model."""
+def _check_layout(model: artifacts.Artifact) -> None:
+    """A gateway must be able to announce the layout of this model."""
     from foretype_context.errors import UnknownGrammarError, UnknownLayoutError
     from foretype_context.grammars.grammar import grammar
 
     try:
-        family = grammar(model.grammar)
-        return family.layout(own=model.profile.get("layout")) if named is None else family.known_layout(named)
+        grammar(model.grammar).layout(own=model.profile.get("layout"))
     except (UnknownLayoutError, UnknownGrammarError) as error:
-        where = f"{model.path.with_name('index.json')}: {model.name}: profile.layout" if named is None else "--layout"
-        raise fail(f"{where}: {error}") from error
+        raise fail(f"{model.path.with_name('index.json')}: {model.name}: profile.layout: {error}") from error
 
 
 _Pulled = Annotated[
@@ -82,7 +80,7 @@ def verify(pulled: _Pulled = None) -> None:
     except ArtifactError as error:
         raise fail(str(error)) from error
     for model in models:
-        served_layout(model)
+        _check_layout(model)
         if model.made:
             say(f"ok  {model.path.name}  {model.tokenizer_path.name}")
         else:

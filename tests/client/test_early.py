@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
-from client.typing_desk import Desk, profile
+from client.typing_desk import Desk, finish_by, profile
 from foretype_client.adaptive.candidates import CopyLine
 from foretype_client.flow.flow import FlowOptions
 from foretype_client.flow.inflight import AnswerRules
@@ -183,13 +183,14 @@ async def test_an_editor_that_is_told_of_growth_gets_the_beginning_of_a_line_fir
         assert len(desk.gateway.calls) == 1
 
 
-async def test_what_grows_takes_the_place_of_what_its_whole_text_does() -> None:
+async def test_what_grows_takes_the_place_of_what_its_whole_text_does(monkeypatch: pytest.MonkeyPatch) -> None:
     def finisher(text: str, *_: object, **__: object) -> Finished:
         return Finished(text.rstrip(), replaces=int("#" in text))  # behind a comment's sign the closer would be comment
 
     slow = Script([(0.02, "bar("), (0.1, "f  # text")])
     options = FlowOptions(answer=AnswerRules.growing())
-    async with Desk(ScriptedGateway(slow), "foo(|)", options=options, finisher=finisher) as desk:
+    finish_by(monkeypatch, finisher)
+    async with Desk(ScriptedGateway(slow), "foo(|)", options=options) as desk:
         first = await desk.typed("x, ")
         assert first is not None and (first.text, first.replaces) == ("bar(", 0)
         await asyncio.sleep(0.3)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
-from client.typing_desk import URI, Desk, LinePlanner, profile
+from client.typing_desk import URI, Desk, LinePlanner, finish_by, profile
 from foretype_client.adaptive.candidates import CopyLine
 from foretype_client.feedback.feedback import Ended
 from foretype_client.flow.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
@@ -464,12 +464,13 @@ async def test_a_slow_line_is_answered_with_whole_words() -> None:
         assert [grown.text for _, grown in desk.grown] == ["alpha + beta * gamma"]
 
 
-async def test_what_is_visible_never_changes_while_it_grows() -> None:
+async def test_what_is_visible_never_changes_while_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     def finisher(text: str, *_: object, **__: object) -> Finished:
         return Finished(("other\n" if "line4" in text else "") + text.rstrip())
 
     lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
-    async with Desk(block(*lines), "def f():\n|", planner=BLOCK, finisher=finisher) as desk:
+    finish_by(monkeypatch, finisher)
+    async with Desk(block(*lines), "def f():\n|", planner=BLOCK) as desk:
         first = await desk.typed("    ")
         await asyncio.sleep(1)
         assert desk.grown == []
@@ -495,14 +496,17 @@ async def test_nothing_grows_while_the_user_types_along() -> None:
         assert text_of(await desk.ask()) == "lpha + beta * gamma"
 
 
-async def test_a_suggestion_that_is_whole_is_finished_once_and_not_with_every_key() -> None:
+async def test_a_suggestion_that_is_whole_is_finished_once_and_not_with_every_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     finished: list[str] = []
 
     def finisher(text: str, *_: object, **__: object) -> Finished:
         finished.append(text)
         return Finished(text)
 
-    async with Desk(ScriptedGateway(ANSWER), finisher=finisher) as desk:
+    finish_by(monkeypatch, finisher)
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
         answer = await desk.typed("x = ")
         finished.clear()
         for key in answer.text[:6]:
@@ -510,8 +514,9 @@ async def test_a_suggestion_that_is_whole_is_finished_once_and_not_with_every_ke
         assert len(finished) <= 2  # while its request ran, and when that had ended
 
 
-async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -> None:
-    async with Desk(ScriptedGateway(ANSWER), finisher=lambda *_, **__: Finished("", reason="x")) as desk:
+async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish_by(monkeypatch, lambda *_, **__: Finished("", reason="x"))
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
         assert await desk.typed("x = ") is None
         assert await desk.ask() is None
         assert desk.flow.status().counts == {"filtered": 2}

@@ -10,7 +10,6 @@ from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Place
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.profile import LineChance, MinMeanLogprob
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.syntax.document import Document, Snapshot
@@ -41,7 +40,7 @@ def test_a_block_that_is_not_sure_enough_leaves_the_line_that_opened_it(
     candidate = Candidate(
         id="1", text=TEXT, kind=SuggestionKind.OPENED, final=True, source=Origin.NETWORK, logprob=logprob
     )
-    judged = judge(candidate, question, finish, Feedback(), 0.0)
+    judged = judge(candidate, question, Feedback(), 0.0, SyntaxFilter())
     if shown is None:
         assert judged is Outcome.LOW_CONFIDENCE
     else:
@@ -58,7 +57,7 @@ def asked(text: str, *, drop_broken: bool = True) -> Question:
 
 def judged(question: Question, text: str, kind: SuggestionKind = SuggestionKind.LINE) -> Suggestion | Outcome:
     candidate = Candidate(id="1", text=text, kind=kind, final=True, source=Origin.NETWORK)
-    return judge(candidate, question, finish, Feedback(), 0.0, SyntaxFilter())
+    return judge(candidate, question, Feedback(), 0.0, SyntaxFilter())
 
 
 def test_what_adds_an_error_is_not_shown_and_what_parses_is() -> None:
@@ -82,27 +81,31 @@ def test_switched_off_nothing_is_taken_away_but_it_is_told() -> None:
     assert isinstance(shown, Suggestion) and (shown.text, shown.parses) == ("let b = a", False)
 
 
-def test_a_text_that_is_judged_again_at_its_place_is_parsed_once() -> None:
+def test_a_text_that_is_judged_again_at_its_place_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def check(snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None:
         calls.append(text)
         return True
 
-    syntax, question = SyntaxFilter(check), asked("x = |\n")
+    monkeypatch.setattr("foretype_client.flow.judgement.parses_in_place", check)
+    syntax, question = SyntaxFilter(), asked("x = |\n")
     assert [syntax(question, "1", 0) for _ in range(3)] == [("1", True)] * 3
     syntax(question, "2", 0)
     assert calls == ["1", "2"]
 
 
-def test_a_text_that_is_typed_through_is_parsed_once_and_what_was_taken_off_stays_off() -> None:
+def test_a_text_that_is_typed_through_is_parsed_once_and_what_was_taken_off_stays_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: list[str] = []
 
     def check(snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None:
         calls.append(text)
         return "++" not in text
 
-    syntax = SyntaxFilter(check)
+    monkeypatch.setattr("foretype_client.flow.judgement.parses_in_place", check)
+    syntax = SyntaxFilter()
     assert syntax(asked("x = |)\n"), "ab\ncd\n++", 1) == ("ab\ncd", False)
     parsed = len(calls)
     assert syntax(asked("x = a|)\n"), "b\ncd\n++", 1) == ("b\ncd", False)
@@ -116,7 +119,7 @@ def test_an_address_that_the_file_does_not_hold_is_not_shown_and_the_users_own_c
     line = 'r = "jane.roe@corp.example.com"'
     assert judged(asked("autho|\n"), line) is Outcome.FOREIGN
     own = Candidate(id="1", text=line, kind=SuggestionKind.LINE, final=True, source=Origin.LOCAL)
-    assert isinstance(judge(own, asked("autho|\n"), finish, Feedback(), 0.0), Suggestion)
+    assert isinstance(judge(own, asked("autho|\n"), Feedback(), 0.0, SyntaxFilter()), Suggestion)
     assert isinstance(judged(asked('A = "jane.roe@corp.example.com"\nautho|\n'), line), Suggestion)
 
 
@@ -132,7 +135,7 @@ def test_a_line_that_was_cut_where_it_became_unlikely_is_for_those_who_ask(
     candidate = Candidate(
         id="1", text="1", kind=SuggestionKind.LINE, final=True, source=Origin.NETWORK, logprob=-0.1, finish=finish_
     )
-    judged = judge(candidate, question, finish, Feedback(), 0.0)
+    judged = judge(candidate, question, Feedback(), 0.0, SyntaxFilter())
     assert isinstance(judged, Suggestion) is (shown or invoked)
 
 
@@ -161,8 +164,8 @@ def test_a_line_is_shown_where_the_whole_of_it_is_likely_and_it_is_worth_a_look(
         asked("x = |\n"), least=MinMeanLogprob(line=-0.5), profile=profile(line_chance=LineChance(least=0.25))
     )
     candidate = sure(text, SuggestionKind.LINE, total)
-    assert isinstance(judge(candidate, asks, finish, Feedback(), 0.0), Suggestion) is shown
-    assert isinstance(judge(candidate, replace(asks, least=None), finish, Feedback(), 0.0), Suggestion)
+    assert isinstance(judge(candidate, asks, Feedback(), 0.0, SyntaxFilter()), Suggestion) is shown
+    assert isinstance(judge(candidate, replace(asks, least=None), Feedback(), 0.0, SyntaxFilter()), Suggestion)
 
 
 @pytest.mark.parametrize(("text", "shown"), [("ab)", False), ("abc)", True)])
@@ -171,5 +174,5 @@ def test_what_is_left_of_a_line_must_be_worth_a_look_too(text: str, shown: bool)
     chance = profile(line_chance=LineChance(least=0.25))
     asks = replace(asked("x = f(|)\n"), least=MinMeanLogprob(line=-0.5, mid_line=-0.5), profile=chance)
     candidate = sure(text, SuggestionKind.MID_LINE, -0.2)
-    assert isinstance(judge(candidate, asks, finish, Feedback(), 0.0), Suggestion) is shown
-    assert isinstance(judge(candidate, replace(asks, least=None), finish, Feedback(), 0.0), Suggestion)
+    assert isinstance(judge(candidate, asks, Feedback(), 0.0, SyntaxFilter()), Suggestion) is shown
+    assert isinstance(judge(candidate, replace(asks, least=None), Feedback(), 0.0, SyntaxFilter()), Suggestion)

@@ -2,10 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
+import pytest
 from client.scripted_gateway import ScriptedGateway
 from foretype_client.feedback.feedback import FeedbackEvent
 from foretype_client.flow.cache import CompletionCache
@@ -13,6 +14,7 @@ from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
+from foretype_context.finish.post_processing import Finished
 from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
@@ -56,6 +58,12 @@ class LinePlanner:
             healed=self.healed,
         )
         return plan, PlanState(MappingProxyType({**state.files, snapshot.uri: None}), state.context)  # type: ignore[dict-item]
+
+
+def finish_by(monkeypatch: pytest.MonkeyPatch, finisher: Callable[..., Finished]) -> None:
+    """What is generated is trimmed by `finisher`."""
+    for module in ("judgement", "open_documents"):
+        monkeypatch.setattr(f"foretype_client.flow.{module}.finish", finisher)
 
 
 class Desk:

@@ -136,16 +136,6 @@ class AdaptiveModel:
         spot = self.spot(snapshot, offset)
         return self._best(spot, self._next(spot), least)
 
-    def weighed(self, snapshot: Snapshot, offset: int, *, least: float = 0.02) -> tuple[LocalCandidate | None, float]:
-        """As :meth:`candidate`, and the chance that the next key is its first character, by which a rule of showing decides."""
-        spot = self.spot(snapshot, offset)
-        following = self._next(spot)
-        found = self._best(spot, following, least)
-        if found is None:
-            return None, 0.0
-        keys = openings(following, self._vocabulary.lexeme, spot.half)
-        return found, keys.get(found.text[0], 0.0)
-
     def _best(
         self, spot: Spot, following: Following, least: float, looks_max: float = math.inf
     ) -> LocalCandidate | None:

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from foretype_context.finish.post_processing import finish as finish_text
 from foretype_context.prompt.profile import Profile
 from foretype_context.syntax.document import Change, Snapshot
 from foretype_wire.errors import RequestRefusedError
@@ -33,7 +32,6 @@ from foretype_client.flow.events import FlowEvents
 from foretype_client.flow.explaining import Explanations
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.instant_answers import Answers
-from foretype_client.flow.judgement import Finisher, SyntaxFilter
 from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import PlanBook, Planner
 from foretype_client.flow.question import Question
@@ -101,12 +99,10 @@ class CompletionFlow:
         options: FlowOptions | None = None,
         sources: Sources | None = None,
         feedback: Feedback | None = None,
-        finisher: Finisher = finish_text,
         habits: Habits | None = None,
     ) -> None:
         feedback = feedback or Feedback.of(policy.options.switches)
         new_id = _Ids(rng).new
-        syntax = SyntaxFilter()
         self._shared = shared = Collaborators(
             gateway=gateway,
             planner_for=planner_for,
@@ -114,7 +110,7 @@ class CompletionFlow:
             policy=policy,
             cache=cache,
             sources=sources or Sources.none(),
-            answers=Answers(cache, feedback, finisher, local, syntax=syntax, new_id=new_id),
+            answers=Answers(cache, feedback, local, new_id=new_id),
             requests=Requests(gateway, clock),
             book=PlanBook(),
             new_id=new_id,

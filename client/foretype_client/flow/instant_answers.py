@@ -13,7 +13,7 @@ from foretype_client.adaptive.candidates import LocalModel
 from foretype_client.feedback.feedback import Feedback, FeedbackEvent
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.inflight import Flight, ReadyText
-from foretype_client.flow.judgement import Candidate, Finisher, SyntaxFilter, judge
+from foretype_client.flow.judgement import Candidate, SyntaxFilter, judge
 from foretype_client.flow.open_documents import LastAnswer, TrackedDocument
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Strand
@@ -31,22 +31,15 @@ class Answers:
     """
 
     def __init__(
-        self,
-        cache: CompletionCache,
-        feedback: Feedback,
-        finisher: Finisher,
-        local: LocalModel | None,
-        *,
-        syntax: SyntaxFilter,
-        new_id: Callable[[], str],
+        self, cache: CompletionCache, feedback: Feedback, local: LocalModel | None, *, new_id: Callable[[], str]
     ) -> None:
         self.noted: Subscribers[list[FeedbackEvent]] = Subscribers()
         self._cache = cache
         self._feedback = feedback
         self._local = local
         self._new_id = new_id
-        self.type_through: TypeThrough = TypeThrough(feedback, self._judge, finisher)
-        self._finisher, self._syntax = finisher, syntax
+        self.type_through: TypeThrough = TypeThrough(feedback, self._judge)
+        self._syntax = SyntaxFilter()
 
     def visible(self, document: TrackedDocument, question: Question, now: float, *, local: bool) -> Suggestion | None:
         """The suggestion that is visible, if it is still right here: it stays, or grows, and never changes."""
@@ -146,7 +139,7 @@ class Answers:
             self._local.prepare(uri)
 
     def _judge(self, candidate: Candidate, question: Question, now: float) -> Suggestion | Outcome:
-        return judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
+        return judge(candidate, question, self._feedback, now, self._syntax)
 
     def _judge_local(self, question: Question, now: float, min_confidence: float) -> Suggestion | None:
         found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from foretype_context.finish.foreign_text import foreign_text
 from foretype_context.finish.in_place import parses_in_place
-from foretype_context.finish.post_processing import Finished
+from foretype_context.finish.post_processing import Finished, finish
 from foretype_context.prompt.profile import MinMeanLogprob
 from foretype_context.syntax.blocks import SuggestionKind, within
-from foretype_context.syntax.document import Snapshot
 from foretype_context.syntax.lexis import Within
 from foretype_wire.messages import Finish, Usage
 
@@ -18,19 +17,6 @@ from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.policy.trigger import Trigger
-
-
-class Finisher(Protocol):
-    """Post-processing, as :func:`foretype_context.finish.post_processing.finish` does it."""
-
-    def __call__(
-        self, text: str, snapshot: Snapshot, offset: int, *, kind: SuggestionKind, final: bool
-    ) -> Finished: ...
-
-
-class _Check(Protocol):
-    def __call__(self, snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None: ...
-
 
 _LEAST_CHARS: Final = 3
 """Of a line that is worth a look."""
@@ -43,13 +29,9 @@ class SyntaxFilter:
 
     Remembers its last answer: one text is judged several times at a place, and where it is typed through the same stands in the
     file in the end.
-
-    Args:
-        check: whether a text parses at its place.
     """
 
-    def __init__(self, check: _Check = parses_in_place) -> None:
-        self._check = check
+    def __init__(self) -> None:
         self._last: tuple[tuple[str, str, int, bool], int, bool | None] | None = None
 
     def __call__(self, question: Question, text: str, replaces: int) -> tuple[str, bool | None]:
@@ -66,14 +48,14 @@ class SyntaxFilter:
 
     def _filtered(self, question: Question, text: str, replaces: int) -> tuple[str, bool | None]:
         snapshot, offset = question.snapshot, question.offset
-        parses = self._check(snapshot, offset, text, replaces)
+        parses = parses_in_place(snapshot, offset, text, replaces)
         if parses is not False or not question.drop_broken:
             return text, parses
         # What goes wrong most often is the end of a block; what is left must at least be a line.
         lines = text.split("\n")
         for kept in dict.fromkeys((len(lines) - 1, 1)):
             part = "\n".join(lines[:kept]).rstrip()
-            if kept < len(lines) and part.strip() and self._check(snapshot, offset, part, replaces):
+            if kept < len(lines) and part.strip() and parses_in_place(snapshot, offset, part, replaces):
                 return part, False
         return "", False
 
@@ -104,12 +86,7 @@ class Candidate:
 
 
 def judge(
-    candidate: Candidate,
-    question: Question,
-    finisher: Finisher,
-    feedback: Feedback,
-    now: float,
-    syntax: SyntaxFilter | None = None,
+    candidate: Candidate, question: Question, feedback: Feedback, now: float, syntax: SyntaxFilter
 ) -> Suggestion | Outcome:
     """The suggestion that a candidate becomes at the place asked about, or why it becomes none."""
     if not candidate.text.strip():
@@ -119,11 +96,11 @@ def judge(
             return Outcome.LOW_CONFIDENCE
         # The block is not worth showing; the line that opened it may be, as it would have been alone.
         line = replace(candidate, kind=SuggestionKind.LINE, text=candidate.text.partition("\n")[0])
-        return judge(line, question, finisher, feedback, now, syntax)
+        return judge(line, question, feedback, now, syntax)
     finished = Finished(candidate.text, candidate.replaces or 0)
     if candidate.replaces is None:
         where, kind = question.snapshot, candidate.kind
-        finished = finisher(candidate.text, where, question.offset, kind=kind, final=candidate.final)
+        finished = finish(candidate.text, where, question.offset, kind=kind, final=candidate.final)
     if not finished.text:
         return Outcome.FILTERED
     text, parses = finished.text, None
@@ -131,7 +108,7 @@ def judge(
     known = candidate.source is Origin.LOCAL or candidate.settled
     if not known and foreign_text(question.place.line_prefix, text, question.snapshot.text) is not None:
         return Outcome.FOREIGN
-    if syntax is not None and not candidate.settled:
+    if not candidate.settled:
         text, parses = syntax(question, text, finished.replaces)
     if not text:
         return Outcome.BROKEN

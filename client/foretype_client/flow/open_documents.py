@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from foretype_context.finish.post_processing import Finished
+from foretype_context.finish.post_processing import Finished, finish
 from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.syntax.document import Change, Snapshot
 
 from foretype_client.feedback.visible_suggestion import VisibleSuggestion
 from foretype_client.flow.inflight import Flight
-from foretype_client.flow.judgement import Finisher
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Place, Strand
 from foretype_client.flow.suggestion import Suggestion
@@ -52,7 +51,7 @@ class LastAnswer:
     moves: int = 0
     finished: tuple[tuple[str, bool], Finished] | None = None
 
-    def come_to(self, finisher: Finisher) -> Finished:
+    def come_to(self) -> Finished:
         """What its request has come to by now, as it is shown where it was made; empty where it has none.
 
         Asked with every key that is typed through it, while little comes: it is finished when more has come.
@@ -62,7 +61,7 @@ class LastAnswer:
         came = self.flight.so_far(self.raw.text[self.lead :]), self.flight.whole
         if self.finished is None or self.finished[0] != came:
             text, final = came
-            shown = finisher(text, self.made.snapshot, self.made.offset, kind=self.kind, final=final)
+            shown = finish(text, self.made.snapshot, self.made.offset, kind=self.kind, final=final)
             self.finished = came, shown
         return self.finished[1]
 

@@ -8,7 +8,7 @@ import msgspec
 
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.inflight import Flight
-from foretype_client.flow.judgement import Candidate, Finisher
+from foretype_client.flow.judgement import Candidate
 from foretype_client.flow.open_documents import LastAnswer, TrackedDocument
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import lines_below
@@ -20,18 +20,11 @@ class TypeThrough:
 
     Args:
         judge: whether a text is shown at a place; times are monotonic seconds.
-        finisher: trims what is generated, where it was made.
     """
 
-    def __init__(
-        self,
-        feedback: Feedback,
-        judge: Callable[[Candidate, Question, float], Suggestion | Outcome],
-        finisher: Finisher,
-    ) -> None:
+    def __init__(self, feedback: Feedback, judge: Callable[[Candidate, Question, float], Suggestion | Outcome]) -> None:
         self._feedback = feedback
         self._judge = judge
-        self._finisher = finisher
 
     def shown(self, document: TrackedDocument) -> LastAnswer | None:
         """The answer that is visible."""
@@ -55,7 +48,7 @@ class TypeThrough:
         rest = None if offer is None else offer.strand.rest_at(question.place)
         if offer is None or shown is None or not rest:
             return None
-        was, grown = offer.strand.text, shown.come_to(self._finisher)
+        was, grown = offer.strand.text, shown.come_to()
         if grown.text.startswith(was) and len(grown.text) > len(was):
             # What it takes the place of may have become more with it: a comment in it would swallow the closer behind.
             longer = self._judged(

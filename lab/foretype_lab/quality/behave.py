@@ -24,7 +24,6 @@ from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Trigger
 from foretype_client.session.session import Session
 from foretype_context.finish.in_place import left_open
-from foretype_context.finish.post_processing import finish
 from foretype_context.prompt.assemble import Assembler, PlanState
 from foretype_context.prompt.healing import HealedText
 from foretype_context.prompt.profile import Profile, Stop
@@ -150,7 +149,7 @@ def _shown(candidate: Candidate, snapshot: Snapshot, offset: int, profile: Profi
     place = Place.of(snapshot, offset, profile)
     least = Switches().least(profile)
     question = Question(snapshot, offset, place, Trigger.AUTOMATIC, None, profile, 0.0, least)
-    told = judge(candidate, question, finish, Feedback(), 0.0, SyntaxFilter())
+    told = judge(candidate, question, Feedback(), 0.0, SyntaxFilter())
     return (told.text, told.replaces) if isinstance(told, Suggestion) else ("", 0)
 
 
