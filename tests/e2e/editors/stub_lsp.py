@@ -20,6 +20,12 @@ CAPABILITIES = {
     "executeCommandProvider": {"commands": [ACCEPT]},
     "experimental": {"foretype": {"nextEdit": True}},
 }
+STATUS = {
+    **dict.fromkeys(("model", "detail", "advice", "gateway"), ""),
+    "state": "ready",
+    "problems": [],
+    "counts": {"lastLatencyMs": None, "cachedShare": None, "suggested": 0, "accepted": 0},
+}
 
 
 class NextEdits:
@@ -52,7 +58,7 @@ def answer(message, wanted, next_edits):
     if message["method"] == "textDocument/copilotInlineEdit":
         return next_edits.answer(message, wanted["next"])
     if message["method"] == "foretype/status":
-        return {"state": "ready"}
+        return STATUS
     if message["method"] != "textDocument/inlineCompletion":
         capabilities = CAPABILITIES if "next" in wanted else {}
         return {"capabilities": capabilities} if message["method"] == "initialize" else None
@@ -66,10 +72,6 @@ def answer(message, wanted, next_edits):
 
 def main():
     file = Path(sys.argv[1])
-    ready = {
-        "method": "foretype/didChangeStatus",
-        "params": {"state": "ready", "model": "", "detail": "", "advice": ""},
-    }
     framing, next_edits = Framing(), NextEdits()
     while data := os.read(0, 1 << 16):
         for message in map(json.loads, framing.feed(data)):
@@ -81,7 +83,7 @@ def main():
                 wanted = json.loads(file.read_text())
                 said.append({"id": message["id"], "result": answer(message, wanted, next_edits)})
             if message["method"] == "initialized":
-                said.append(ready)
+                said.append({"method": "foretype/didChangeStatus", "params": STATUS})
             for one in said:
                 os.write(1, frame(json.dumps({"jsonrpc": "2.0", **one}).encode()))
 
