@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from foretype_backend.config.secret_files import open_private, read_secret
 from foretype_backend.errors import StoreError
 from foretype_backend.identity.audit_chain import Act, AuditKey, ChainCheck, ChainVerdict, Entry, NotedHead
-from foretype_backend.identity.commands import JsonOption, ProfileOption, StoreOption, with_store
+from foretype_backend.identity.commands import JsonOption, ProfileOption, StoreOption, store_command, with_store
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
@@ -27,26 +27,7 @@ _KeysOption = Annotated[
 ]
 
 
-@app.command("list")
-def list_(
-    last: Annotated[int, typer.Option(min=1, help="how many entries, the newest")] = 50,
-    tenant: Annotated[str | None, typer.Option(help="of this tenant alone")] = None,
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Show the newest entries."""
-
-    async def work(opened: IdentityStore) -> list[Entry]:
-        from foretype_backend.identity.audit import newest_entries
-
-        async with opened.reading() as connection:
-            return await newest_entries(connection, last, tenant)
-
-    entries = with_store(work, store, profile)
-    if json:
-        say_json([_plain(entry) for entry in entries], indent=2)
-        return
+def _show(entries: list[Entry]) -> None:
     heads = ("at (UTC)", "actor", "action", "tenant", "subject", "details")
     table = Table("", *(Column(head, overflow="fold") for head in heads))
     for entry in entries:
@@ -56,36 +37,45 @@ def list_(
     console().print(table)
 
 
+@app.command("list")
+@store_command(_show)
+async def list_(
+    opened: IdentityStore,
+    last: Annotated[int, typer.Option(min=1, help="how many entries, the newest")] = 50,
+    tenant: Annotated[str | None, typer.Option(help="of this tenant alone")] = None,
+) -> list[Entry]:
+    """Show the newest entries."""
+    from foretype_backend.identity.audit import newest_entries
+
+    async with opened.reading() as connection:
+        return await newest_entries(connection, last, tenant)
+
+
+def _show_head(done: dict[str, Any]) -> None:
+    say(f"{done['entries']} entries; head {done['head']}")
+
+
 @app.command("export")
-def export(
+@store_command(_show_head)
+async def export(
+    opened: IdentityStore,
     file: Annotated[Path, typer.Argument(help="JSON lines are written here, mode 0600")],
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """Write the whole log as JSON lines, which `foretype audit verify --file FILE` checks anywhere; the log tells of it."""
+    from foretype_backend.identity.audit import audit_entries
 
-    async def work(opened: IdentityStore) -> NotedHead:
-        from foretype_backend.identity.audit import audit_entries
-
-        await opened.note(Act("audit.export", str(file)))
-        head = NotedHead(0, "")
-        try:
-            opened_file = open_private(file)
-        except OSError as error:
-            raise StoreError(f"FILE: {file}: {error.strerror}; name one that can be written") from error
-        with opened_file as out:
-            async with opened.reading() as connection:
-                async for entry in audit_entries(connection):
-                    out.write(msgspec.json.encode(entry) + b"\n")
-                    head = NotedHead(entry.number, entry.digest)
-        return head
-
-    head = with_store(work, store, profile)
-    if json:
-        say_json({"entries": head.number, "head": str(head)})
-    else:
-        say(f"{head.number} entries; head {head}")
+    await opened.note(Act("audit.export", str(file)))
+    head = NotedHead(0, "")
+    try:
+        opened_file = open_private(file)
+    except OSError as error:
+        raise StoreError(f"FILE: {file}: {error.strerror}; name one that can be written") from error
+    with opened_file as out:
+        async with opened.reading() as connection:
+            async for entry in audit_entries(connection):
+                out.write(msgspec.json.encode(entry) + b"\n")
+                head = NotedHead(entry.number, entry.digest)
+    return {"entries": head.number, "head": str(head)}
 
 
 @app.command("verify")
@@ -152,7 +142,3 @@ def _of_store(
         return await check_store(opened, ChainCheck([] if chain_only else [*own, *keys], anchor))
 
     return with_store(work, store, profile)
-
-
-def _plain(entry: Entry) -> dict[str, Any]:
-    return msgspec.to_builtins(entry)

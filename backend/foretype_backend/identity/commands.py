@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, TypeVar
 
 import msgspec
 import typer
@@ -71,28 +72,65 @@ LimitOption = Annotated[
 _DAY_MS = 86_400_000
 
 
+def with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
+    """Run with the open store, as :func:`run_told` does."""
+    from foretype_backend.identity.store import audited
+
+    async def run() -> _T:
+        async with audited(config_of(profile), url) as store:
+            if url is None and profile is None:
+                say(f"foretype: in {store.place}; a gateway with another is meant by --profile or --store", err=True)
+            return await work(store)
+
+    return run_told(run())
+
+
+def store_command(
+    shown: Callable[[_T], None] | None = None,
+) -> Callable[[Callable[Concatenate[IdentityStore, ...], Awaitable[_T]]], Callable[..., None]]:
+    """A command that is one act on the open store: `--store`, `--profile` and `--json` follow its own options.
+
+    Args:
+        shown: prints what the act returns; without it a line for each field.
+    """
+
+    def command(act: Callable[Concatenate[IdentityStore, ...], Awaitable[_T]]) -> Callable[..., None]:
+        def run(store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False, **own: Any) -> None:
+            done = with_store(lambda opened: act(opened, **own), store, profile)
+            if json or shown is None:
+                show(done, json)
+            else:
+                shown(done)
+
+        # Read here: the store's class is no name at run time.
+        _, *its = inspect.signature(act, eval_str=True, locals={"IdentityStore": Any}).parameters.values()
+        *every, _ = inspect.signature(run, eval_str=True).parameters.values()
+        run.__doc__ = act.__doc__
+        vars(run)["__signature__"] = inspect.Signature([*its, *every])
+        return run
+
+    return command
+
+
 @tenants.command("add")
-def add_tenant(
+@store_command()
+async def add_tenant(
+    opened: IdentityStore,
     name: str,
     tier: Annotated[Tier, typer.Option(help="what it is promised")] = Tier.PAID,
     weight: Annotated[float, typer.Option(help="share of the capacity beside the others'")] = 1.0,
     limit: LimitOption = None,
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Tenant:
     """Add a tenant."""
-
-    async def work(opened: IdentityStore) -> Tenant:
-        tenant = _tenant(Tenant(name=_name(name, "NAME")), tier, weight, limit)
-        await opened.add_tenant(tenant, wall_ms())
-        return tenant
-
-    show(with_store(work, store, profile), json)
+    tenant = _tenant(Tenant(name=_name(name, "NAME")), tier, weight, limit)
+    await opened.add_tenant(tenant, wall_ms())
+    return tenant
 
 
 @tenants.command("set")
-def set_tenant(
+@store_command()
+async def set_tenant(
+    opened: IdentityStore,
     name: str,
     tier: Annotated[Tier | None, typer.Option(help="what it is promised")] = None,
     weight: Annotated[float | None, typer.Option(help="share of the capacity beside the others'")] = None,
@@ -100,20 +138,13 @@ def set_tenant(
     enabled: Annotated[
         bool | None, typer.Option("--enable/--disable", help="a disabled tenant is let in nowhere")
     ] = None,
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Tenant:
     """Change a tenant; what is not named stays."""
-
-    async def work(opened: IdentityStore) -> Tenant:
-        old = await opened.tenant(name)
-        tenant = _tenant(old, tier or old.tier, old.weight if weight is None else weight, limit)
-        tenant = replace(tenant, enabled=old.enabled if enabled is None else enabled)
-        await opened.set_tenant(tenant)
-        return tenant
-
-    show(with_store(work, store, profile), json)
+    old = await opened.tenant(name)
+    tenant = _tenant(old, tier or old.tier, old.weight if weight is None else weight, limit)
+    tenant = replace(tenant, enabled=old.enabled if enabled is None else enabled)
+    await opened.set_tenant(tenant)
+    return tenant
 
 
 @tenants.command("purge")
@@ -132,25 +163,7 @@ def purge_tenant(name: str, store: StoreOption = None, profile: ProfileOption = 
         raise typer.Exit(1)
 
 
-@tenants.command("list")
-def list_tenants(store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False) -> None:
-    """Show tenants with their teams and users."""
-
-    async def work(opened: IdentityStore) -> list[dict[str, Any]]:
-        directory, teams = await opened.snapshot(), await opened.team_names()
-        return [
-            _plain(tenant)
-            | {
-                "teams": [team for of, team in teams if of == tenant.name],
-                "users": [_plain(user) for user in directory.users.values() if user.tenant == tenant.name],
-            }
-            for tenant in directory.tenants.values()
-        ]
-
-    found = with_store(work, store, profile)
-    if json:
-        say_json(found, indent=2)
-        return
+def _show_tenants(found: list[dict[str, Any]]) -> None:
     table = Table("tenant", "tier", "weight", "limits", "teams", "users", "")
     for row in found:
         limits = ", ".join(
@@ -163,79 +176,64 @@ def list_tenants(store: StoreOption = None, profile: ProfileOption = None, json:
     console().print(table)
 
 
+@tenants.command("list")
+@store_command(_show_tenants)
+async def list_tenants(opened: IdentityStore) -> list[dict[str, Any]]:
+    """Show tenants with their teams and users."""
+    directory, teams = await opened.snapshot(), await opened.team_names()
+    return [
+        _plain(tenant)
+        | {
+            "teams": [team for of, team in teams if of == tenant.name],
+            "users": [_plain(user) for user in directory.users.values() if user.tenant == tenant.name],
+        }
+        for tenant in directory.tenants.values()
+    ]
+
+
 @tenants.command("add-team")
-def add_team(
-    tenant: str, team: str, store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False
-) -> None:
+@store_command()
+async def add_team(opened: IdentityStore, tenant: str, team: str) -> dict[str, str]:
     """Add a team to a tenant."""
-
-    async def work(opened: IdentityStore) -> dict[str, str]:
-        await opened.add_team(tenant, _name(team, "TEAM"))
-        return {"tenant": tenant, "team": team}
-
-    show(with_store(work, store, profile), json)
+    await opened.add_team(tenant, _name(team, "TEAM"))
+    return {"tenant": tenant, "team": team}
 
 
 @tenants.command("add-user")
-def add_user(
+@store_command()
+async def add_user(
+    opened: IdentityStore,
     tenant: str,
     user: str,
     team: Annotated[str, typer.Option(help="must exist")] = "",
     disable: Annotated[bool, typer.Option("--disable", help="let this user in nowhere")] = False,
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> User:
     """Add a user to a tenant, or change the team of one."""
-
-    async def work(opened: IdentityStore) -> User:
-        person = User(tenant=tenant, name=_name(user, "USER"), team=team, enabled=not disable)
-        await opened.put_user(person)
-        return person
-
-    show(with_store(work, store, profile), json)
+    person = User(tenant=tenant, name=_name(user, "USER"), team=team, enabled=not disable)
+    await opened.put_user(person)
+    return person
 
 
 @keys.command("create")
-def create_key(
+@store_command()
+async def create_key(
+    opened: IdentityStore,
     tenant: Annotated[str, typer.Option(help="whose key it is")],
     user: Annotated[str, typer.Option(help="one user of the tenant")] = "",
     scope: Annotated[list[Scope] | None, typer.Option(help="what it may do; default complete and chat")] = None,
     days: Annotated[float | None, typer.Option(help="until it expires; default never")] = None,
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """Make a key. It is shown once; the store keeps its hash alone."""
-
-    async def work(opened: IdentityStore) -> dict[str, Any]:
-        life_ms = _life_ms(days)
-        now_ms, key = wall_ms(), mint(secrets.token_bytes)
-        scopes = frozenset(scope) if scope else KeyRecord(id="", hash="", tenant="").scopes
-        expires_ms = None if life_ms is None else now_ms + life_ms
-        record = KeyRecord(id=key.id, hash=key.hash, tenant=tenant, user=user, scopes=scopes, expires_ms=expires_ms)
-        await opened.add_key(key, record, now_ms)
-        return {"key": key.text} | key_row(record)
-
-    show(with_store(work, store, profile), json)
+    life_ms = _life_ms(days)
+    now_ms, key = wall_ms(), mint(secrets.token_bytes)
+    scopes = frozenset(scope) if scope else KeyRecord(id="", hash="", tenant="").scopes
+    expires_ms = None if life_ms is None else now_ms + life_ms
+    record = KeyRecord(id=key.id, hash=key.hash, tenant=tenant, user=user, scopes=scopes, expires_ms=expires_ms)
+    await opened.add_key(key, record, now_ms)
+    return {"key": key.text} | key_row(record)
 
 
-@keys.command("list")
-def list_keys(
-    tenant: Annotated[str | None, typer.Option(help="of this tenant alone")] = None,
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Show keys: ids, rights and times, never secrets."""
-
-    async def work(opened: IdentityStore) -> list[dict[str, Any]]:
-        return await keys_of(opened, tenant)
-
-    found = with_store(work, store, profile)
-    if json:
-        say_json(found, indent=2)
-        return
+def _show_keys(found: list[dict[str, Any]]) -> None:
     # Keys are named by their ids: these are never broken, and nothing is cut.
     ids = [Column(name, no_wrap=True, min_width=12) for name in ("id", "successor")]
     names = ("tenant", "user", "scopes", "expires (UTC)", "revoked (UTC)")
@@ -247,40 +245,40 @@ def list_keys(
     console().print(table)
 
 
+@keys.command("list")
+@store_command(_show_keys)
+async def list_keys(
+    opened: IdentityStore,
+    tenant: Annotated[str | None, typer.Option(help="of this tenant alone")] = None,
+) -> list[dict[str, Any]]:
+    """Show keys: ids, rights and times, never secrets."""
+    return await keys_of(opened, tenant)
+
+
 @keys.command("rotate")
-def rotate_key(
+@store_command()
+async def rotate_key(
+    opened: IdentityStore,
     id: str,
     overlap_hours: Annotated[float, typer.Option(help="how long the old key still works")] = 24.0,
     days: Annotated[
         float | None, typer.Option(help="until the successor expires; default as long as the old key had")
     ] = None,
-    store: StoreOption = None,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """Make a successor of the same rights and lifetime; the old key works until the overlap is over."""
-
-    async def work(opened: IdentityStore) -> dict[str, Any]:
-        if not 0 <= overlap_hours <= 24 * 365:
-            raise StoreError("--overlap-hours: must be 0 to 8760")
-        key = mint(secrets.token_bytes)
-        record = await opened.rotate_key(
-            _id(id), key, wall_ms(), int(overlap_hours * 3_600_000), life_ms=_life_ms(days)
-        )
-        return {"key": key.text} | key_row(record)
-
-    show(with_store(work, store, profile), json)
+    if not 0 <= overlap_hours <= 24 * 365:
+        raise StoreError("--overlap-hours: must be 0 to 8760")
+    key = mint(secrets.token_bytes)
+    record = await opened.rotate_key(_id(id), key, wall_ms(), int(overlap_hours * 3_600_000), life_ms=_life_ms(days))
+    return {"key": key.text} | key_row(record)
 
 
 @keys.command("revoke")
-def revoke_key(id: str, store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False) -> None:
+@store_command()
+async def revoke_key(opened: IdentityStore, id: str) -> dict[str, Any]:
     """End a key now; every gateway knows within two seconds, and closes its connections."""
-
-    async def work(opened: IdentityStore) -> dict[str, Any]:
-        await opened.revoke_key(_id(id), wall_ms())
-        return {"id": _id(id), "revoked": True}
-
-    show(with_store(work, store, profile), json)
+    await opened.revoke_key(_id(id), wall_ms())
+    return {"id": _id(id), "revoked": True}
 
 
 def usage(
@@ -345,19 +343,6 @@ def _plain(value: Any) -> dict[str, Any]:
 def config_of(profile: Path | None) -> Config:
     """The configuration that commands go by. Raises ConfigError."""
     return load_config(profile=profile) if profile is not None else Config()
-
-
-def with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
-    """Run with the open store, as :func:`run_told` does."""
-    from foretype_backend.identity.store import audited
-
-    async def run() -> _T:
-        async with audited(config_of(profile), url) as store:
-            if url is None and profile is None:
-                say(f"foretype: in {store.place}; a gateway with another is meant by --profile or --store", err=True)
-            return await work(store)
-
-    return run_told(run())
 
 
 def run_told(work: Coroutine[Any, Any, _T]) -> _T:
