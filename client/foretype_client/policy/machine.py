@@ -7,6 +7,7 @@ known, and nothing is spared.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -92,6 +93,8 @@ class Machine:
 
 def read_linux(now: float, process: int) -> Reading | None:
     """From `/proc`: the gateway's process, the children that it has, and this one are ours."""
+    if sys.platform != "linux":
+        return None
     try:
         ticks = os.sysconf("SC_CLK_TCK")
         user, _, system, _, _, interrupts, soft = map(int, _read("/proc/stat").split(None, 8)[1:8])
