@@ -119,16 +119,16 @@ soak: $(VENV)/.installed-dev ## Fifty kills of each kind, twenty of each in a fl
 	@FORETYPE_SOAK_SEED=$$(date +%s) .venv-vllm/bin/python -m pytest -q -s -p no:unraisableexception $(or $(FILES),tests/vllm) -m "vllm and soak"
 
 e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_terminals.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_neovim.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
 
 e2e-nvim-old: $(VENV)/.installed-dev ## Neovim 0.7 to 0.11 in a terminal
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_terminals.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k neovim_old
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_neovim_old.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k neovim_old
 
 e2e-helix: $(VENV)/.installed-dev ## Helix in a terminal (editors/install-helix.sh)
 	@$(EDITORS) tests/e2e/editors/test_helix.py
 
 e2e-emacs: $(VENV)/.installed-dev ## Emacs with lsp-mode 10 in a terminal (editors/install-emacs.sh)
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_terminals.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k emacs
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_emacs.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k emacs
 
 e2e-playground: $(VENV)/.installed-dev ## The playground in Chromium (node 20 or newer)
 	@cd editors/playground && npm install --no-fund --no-audit --loglevel=error && npm run -s check
@@ -138,7 +138,7 @@ vsix: $(VENV)/bin/python ## Build the VS Code extension
 	@cd editors/vscode && npm install --no-package-lock --no-fund --no-audit && npm run check && npm run package
 
 e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
-	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_vscode.py tests/e2e/editors/test_vscode_trouble.py tests/e2e/editors/test_vscode_trust.py tests/e2e/editors/test_vscode_next_edit.py tests/e2e/editors/test_next_edit.py tests/e2e/editors/test_next_edit_drawn.py tests/e2e/editors/test_sessions.py -k vscode
+	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_vscode.py tests/e2e/editors/test_vscode_trouble.py tests/e2e/editors/test_vscode_trust.py tests/e2e/editors/test_vscode_next_edit.py tests/e2e/editors/test_sessions.py -k vscode
 
 jupyter-env: ## Make .venv-jupyter with JupyterLab, Notebook 7 and our extension, for its tests (node 20 or newer)
 	@test -x .venv-jupyter/bin/python || $(PYTHON) -m venv .venv-jupyter

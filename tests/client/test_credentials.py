@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,6 @@ from foretype_client.ports import Endpoint
 from foretype_client.session.tokenizers import TokenizerStore
 from foretype_wire.credentials import keep_secret
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
-from our_command import said
 from typer.testing import CliRunner
 
 TOKEN = "sesame-open-up-please"
@@ -59,7 +60,16 @@ async def listening() -> AsyncGenerator[Wire]:
 async def foretype(folder: Path, *words: str, **environment: str) -> tuple[int, str]:
     """Exit code and all that a command said."""
     (folder / "a.py").write_text("x = 1\n")
-    return await said(*words, cwd=folder, env={**os.environ, **environment})
+    command = [str(Path(sys.executable).with_name("foretype")), *words]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    return process.returncode or 0, said.decode()
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

@@ -229,24 +229,15 @@ class Editor:
 
 @asynccontextmanager
 async def editor(
-    folder: Path,
-    *arguments,
-    options=None,
-    encodings=None,
-    ready=True,
-    folders=(),
-    progress=False,
-    workspace=None,
-    program=None,
-    **process,
+    folder: Path, *arguments, options=None, encodings=None, ready=True, folders=(), progress=False, workspace=None
 ):
     """A language server with an initialized client; with `ready`, its gateway has been reached.
 
     `folders` are open as workspace folders; with `progress` the client shows work-done progress; `workspace` are further
-    capabilities of it. `program`, if another than ours, takes the arguments; `process` are options of its process.
+    capabilities of it.
     """
     client = make_test_lsp_client()
-    await client.start_io(*_command(folder, program, arguments), **process)
+    await client.start_io(*server_command(*arguments, log=folder / "lsp.log"))
     it = Editor(client)
     try:
         result = await client.initialize_session(
@@ -323,28 +314,22 @@ class RawEditor:
         return code
 
 
-def _command(folder, program, arguments):
-    if program is not None:
-        return [str(part) for part in (*program, *arguments)]
-    return server_command(*arguments, log=folder / "lsp.log")
-
-
 @asynccontextmanager
-async def raw_editor(folder: Path, *arguments, program=None, process=None, **initialize):
-    """A language server that has answered `initialize`, with these parameters more; `program` and `process` as above."""
-    started = await asyncio.create_subprocess_exec(
-        *_command(folder, program, arguments),
+async def raw_editor(folder: Path, *arguments, initialize=True, process_id=None, options=None):
+    process = await asyncio.create_subprocess_exec(
+        *server_command(*arguments, log=folder / "lsp.log"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        **(process or {}),
     )
-    it = RawEditor(started)
+    it = RawEditor(process)
     try:
-        it.send(id=0, method="initialize", params={"processId": None, "capabilities": {}, **initialize})
-        await it.answer(0)
-        it.send(method="initialized", params={})
+        if initialize:
+            params = {"processId": process_id, "capabilities": {}, "initializationOptions": options}
+            it.send(id=0, method="initialize", params=params)
+            await it.answer(0)
+            it.send(method="initialized", params={})
         yield it
     finally:
-        if started.returncode is None:
-            started.stdin.close()
+        if process.returncode is None:
+            process.stdin.close()
             await it.ended()

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
 from e2e.lsp_support import DEADLINE_S, editor, gateway
-from our_command import foretype
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -108,6 +109,13 @@ async def test_a_version_that_runs_backwards_changes_nothing_for_what_follows(se
         assert inserted(answer) == inserted(wanted) != []
 
 
+def foretype(served, *arguments):
+    command = [sys.executable, "-c", "from foretype_client.commands.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(
+        [*command, "--gateway", served.url], capture_output=True, check=False, text=True, timeout=DEADLINE_S
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "place"),
     [
@@ -124,7 +132,7 @@ async def test_a_version_that_runs_backwards_changes_nothing_for_what_follows(se
 def test_the_command_line_completes_odd_files(served, tmp_path, content, place):
     path = tmp_path / "odd.py"
     path.write_bytes(content)
-    result = foretype("complete", f"{path}:{place}", "--json", "--gateway", served.url)
+    result = foretype(served, "complete", f"{path}:{place}", "--json")
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     assert not any(token in answer["text"] for token in TOKENS if token.encode() not in content)
@@ -138,7 +146,7 @@ def test_the_command_line_completes_odd_files(served, tmp_path, content, place):
 def test_the_command_line_refuses_what_is_no_source_file(served, tmp_path, content, message):
     path = tmp_path / "odd.py"
     path.write_bytes(content)
-    result = foretype("complete", f"{path}:1:1", "--gateway", served.url)
+    result = foretype(served, "complete", f"{path}:1:1")
     assert (result.returncode, result.stdout) == (2, "")
     assert message in result.stderr
     assert "Traceback" not in result.stderr

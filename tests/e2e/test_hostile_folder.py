@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from e2e.hostile_folder import MODULES, SHAPES, SOURCE, Trap
-from e2e.lsp_support import editor
-from e2e.test_lsp_context import indexed, keeping
+from e2e.lsp_support import Editor
+from e2e.test_lsp_context import DEADLINE_S, indexed, keeping
 from foretype_eval.replay.trace import LatencyTrace, TraceRow
-from our_command import FORETYPE, said
+from lsprotocol import types
+from pytest_lsp.client import make_test_lsp_client
+
+FORETYPE = str(Path(sys.executable).parent / "foretype")
 
 
 def environment(trap: Trap, tmp_path: Path, *, programs: bool) -> dict[str, str]:
@@ -26,30 +29,53 @@ def environment(trap: Trap, tmp_path: Path, *, programs: bool) -> dict[str, str]
 
 
 async def command(trap: Trap, tmp_path: Path, *arguments: str, programs: bool = False) -> tuple[int, str]:
-    return await said(*arguments, cwd=trap.folder, env=environment(trap, tmp_path, programs=programs))
+    process = await asyncio.create_subprocess_exec(
+        FORETYPE,
+        *arguments,
+        cwd=trap.folder,
+        env=environment(trap, tmp_path, programs=programs),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        said, _ = await process.communicate()
+    return process.returncode, said.decode()
 
 
 async def opened_in_an_editor(trap: Trap, tmp_path: Path, gateway: str) -> None:
-    async with editor(
-        tmp_path,
-        *("--gateway", gateway),
-        options={"debounceMs": 0, "index": {"dependencies": True}},
-        folders=[trap.folder],
-        program=(FORETYPE, "lsp"),
-        cwd=trap.folder,
-        env=environment(trap, tmp_path, programs=False),
-    ) as it:
+    client = make_test_lsp_client()
+    await client.start_io(
+        FORETYPE, "lsp", "--gateway", gateway, cwd=trap.folder, env=environment(trap, tmp_path, programs=False)
+    )
+    it = Editor(client)
+    try:
+        await client.initialize_session(
+            types.InitializeParams(
+                capabilities=types.ClientCapabilities(),
+                workspace_folders=[types.WorkspaceFolder(trap.folder.as_uri(), "opened")],
+                initialization_options={"debounceMs": 0, "index": {"dependencies": True}},
+                process_id=os.getpid(),
+            )
+        )
+        await it.until("ready")
         await indexed(it)
         it.open(SOURCE, uri=trap.file.as_uri())
         assert await it.suggestion(4, 24, uri=trap.file.as_uri()) is not None
+        async with asyncio.timeout(DEADLINE_S):
+            await client.shutdown_session()
+    finally:
+        if client._server.returncode is None:
+            client._server.kill()
+        await client.stop()
 
 
 async def test_nothing_of_a_folder_is_executed_by_an_editor_and_a_command(tmp_path: Path) -> None:
     trap = Trap(tmp_path / "made", "plain")
     async with keeping() as kept:
         await opened_in_an_editor(trap, tmp_path, kept.url)
-        code, told = await command(trap, tmp_path, "doctor", "--gateway", kept.url, programs=True)
-        assert trap.sprung() == [], (code, told)
+        code, said = await command(trap, tmp_path, "doctor", "--gateway", kept.url, programs=True)
+        assert trap.sprung() == [], (code, said)
     trap.spring()
     assert "remote.origin.url" in trap.sprung(), "the trap is not set"
 
@@ -74,9 +100,9 @@ async def test_nothing_of_an_opened_folder_is_executed(tmp_path: Path, shape: st
             (("prefix", "show", "."), 2),  # no gateway for operators answers here; the folder's id was asked for before
             (("doctor", "--gateway", kept.url), None),
         ):
-            code, told = await command(trap, tmp_path, *arguments)
+            code, said = await command(trap, tmp_path, *arguments)
             assert trap.sprung() == [], arguments
-            assert expected in (None, code), told
+            assert expected in (None, code), said
         for arguments in (("complete", place, "--gateway", kept.url), ("doctor", "--gateway", kept.url)):
             await command(trap, tmp_path, *arguments, programs=True)
             assert trap.sprung() == [], arguments
@@ -124,6 +150,6 @@ async def test_ignore_files_and_sources_that_hurt_hold_nobody_up(tmp_path: Path)
     async with keeping() as kept:
         await opened_in_an_editor(trap, tmp_path, kept.url)
         for arguments in (("complete", f"{trap.file}:5:25", "--gateway", kept.url), ("index", ".")):
-            code, told = await command(trap, tmp_path, *arguments)
-            assert code == 0, told
+            code, said = await command(trap, tmp_path, *arguments)
+            assert code == 0, said
     assert trap.sprung() == []

@@ -1,10 +1,11 @@
 """Text that clients, folders and models made up is printed by our commands, and no terminal acts on it."""
 
+import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 
-import our_command
 import pytest
 from client.wire_server import WireServer
 from context.test_terminal import HOSTILE, acts
@@ -14,13 +15,23 @@ from json_server import json_server
 
 pytestmark = pytest.mark.slow  # whole processes
 
+FORETYPE = str(Path(sys.executable).parent / "foretype")
 NAME = "a\x1b]0;owned\x07[red]b\n\u202ec.py"
 
 
-async def foretype(folder: Path, *arguments: str) -> tuple[int, str]:
+async def foretype(folder: Path, *arguments: str) -> tuple[int | None, str]:
     """A command's exit code and all it prints, in wide lines."""
     environment = {**os.environ, "COLUMNS": "300", "XDG_CACHE_HOME": str(folder), "XDG_STATE_HOME": str(folder)}
-    return await our_command.said(*arguments, env=environment, cwd=folder)
+    process = await asyncio.create_subprocess_exec(
+        FORETYPE,
+        *arguments,
+        env=environment,
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 300)
+    return process.returncode, said.decode()
 
 
 @pytest.fixture

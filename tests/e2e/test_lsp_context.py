@@ -9,7 +9,7 @@ import psutil
 import pytest
 from client.wire_server import Peer, WireServer
 from context.tiny import raw
-from e2e.lsp_support import DEADLINE_S, editor, raw_editor
+from e2e.lsp_support import DEADLINE_S, RawEditor, editor, server_command
 from foretype_context.prompt.templates import grammar
 from foretype_wire.messages import Delta, Done, Finish, Hello, Profile
 from foretype_wire.segment_cache import SegmentCache
@@ -233,12 +233,21 @@ async def test_two_windows_on_one_workspace_share_its_index(root, tmp_path):
 
 async def test_a_window_that_is_killed_leaves_no_process_behind(tmp_path):
     root = large(tmp_path, 3000, "def made(a, b):\n    return a + b\n" * 50)
+    process = await asyncio.create_subprocess_exec(
+        *server_command(log=tmp_path / "lsp.log"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    it = RawEditor(process)
     folders = [{"uri": root.as_uri(), "name": "large"}]
     given = {**options(tmp_path), "gatewayUrl": "ws://127.0.0.1:9/v1/stream"}
-    async with raw_editor(tmp_path, workspaceFolders=folders, initializationOptions=given) as it:
-        workers = await until(lambda: psutil.Process(it.process.pid).children(recursive=True))
-        it.process.kill()
-        await it.ended()
+    params = {"processId": None, "capabilities": {}, "workspaceFolders": folders, "initializationOptions": given}
+    it.send(id=0, method="initialize", params=params)
+    await it.answer(0)
+    it.send(method="initialized", params={})
+    workers = await until(lambda: psutil.Process(process.pid).children(recursive=True))
+    process.kill()
+    await it.ended()
     _, alive = await asyncio.to_thread(psutil.wait_procs, workers, DEADLINE_S)
     assert alive == []
 

@@ -35,14 +35,14 @@ async def test_it_ends_when_the_editor_closes_the_pipe(tmp_path):
 
 async def test_it_ends_when_the_editor_is_gone_although_the_pipe_stays_open(tmp_path):
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(600)")
-    async with raw_editor(tmp_path, *NOWHERE, processId=parent.pid) as it:
+    async with raw_editor(tmp_path, *NOWHERE, process_id=parent.pid) as it:
         parent.kill()
         await parent.wait()
         assert await it.ended() == 1
 
 
 async def test_a_process_id_from_another_name_space_ends_nothing(tmp_path):
-    async with raw_editor(tmp_path, *NOWHERE, processId=2**22 + 1) as it:
+    async with raw_editor(tmp_path, *NOWHERE, process_id=2**22 + 1) as it:
         it.send(id=1, method="foretype/status")
         assert (await it.answer(1))["result"]["version"]
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+import os
+import subprocess
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -127,17 +130,61 @@ async def test_an_editor_where_nothing_may_be_written_says_so_in_one_sentence(tm
         assert "\n" not in str(refused.value.message)
 
 
+class Trouble(NamedTuple):
+    """What goes wrong with a download: where from, where to, how large, and the sentence that says so."""
+
+    said: str
+    body: bytes = b"GGUF" + bytes(3_000_000)
+    url: str = ""
+    content_type: str = "application/octet-stream"
+    breaks_after: tuple[int, ...] = ()
+    announced_bytes: int = 0
+    data: str = "data"
+
+
+TROUBLES = {
+    "no network": Trouble(r"127\.0\.0\.1.* cannot be reached.*check the network", url="http://127.0.0.1:9/file.gguf"),
+    "a page to log in": Trouble(
+        "a web page came in place of the file", b"<html>Welcome</html>", content_type="text/html"
+    ),
+    "half a file": Trouble(
+        r"cannot be reached.*stay, and the next attempt goes on", breaks_after=(1_000_000, *[0] * 20)
+    ),
+    "too large for memory": Trouble("take a smaller one", announced_bytes=900_000_000_000),
+    "a full disk": Trouble("MB free and .* needs .*; make room", data="small"),
+    "nothing may be written": Trouble("cannot be written to", data="file/data"),
+}
+
+
+@contextmanager
+def small_disk(folder):
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]
+    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a full disk needs a user who may mount one")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 @pytest.mark.timeout(240)
-async def test_a_download_that_fails_is_one_sentence_in_the_editor_and_suggestions_go_on(tmp_path, state, monkeypatch):
-    """What else can fail there is told the same way: the sentences are of tests/models/test_use_download.py."""
-    server = FileServer(b"GGUF" + bytes(3_000_000), breaks_after=[1_000_000, *[0] * 20])
-    with serving_file(server):
-        monkeypatch.setenv("FORETYPE_CATALOGUE", str(own_catalogue(tmp_path, server)))
-        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+async def test_a_download_that_fails_is_one_sentence_in_the_editor_and_suggestions_go_on(
+    trouble, tmp_path, state, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    server = FileServer(trouble.body, content_type=trouble.content_type, breaks_after=list(trouble.breaks_after))
+    with serving_file(server), small_disk(tmp_path / "small") if trouble.data == "small" else nullcontext():
+        text = own_catalogue(tmp_path, server).read_text()
+        text = text.replace(server.url, trouble.url or server.url)
+        text = text.replace(f"bytes = {len(server.body)}", f"bytes = {trouble.announced_bytes or len(server.body)}", 1)
+        (tmp_path / "catalogue.toml").write_text(text)
+        monkeypatch.setenv("FORETYPE_CATALOGUE", str(tmp_path / "catalogue.toml"))
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / trouble.data))
         monkeypatch.setenv("NO_PROXY", "*")
         async with at_work(tmp_path, state) as it:
-            stays = r"cannot be reached.*stay, and the next attempt goes on"
-            with pytest.raises(JsonRpcException, match=stays) as refused:
+            with pytest.raises(JsonRpcException, match=trouble.said) as refused:
                 await command(it, USE, "qwen2.5-coder-0.5b")
             assert "\n" not in str(refused.value.message)
             assert (await it.status())["model"] == "before"

@@ -9,9 +9,11 @@ CELLS = ["import os\n\ndef total(values):", "# text", "    return "]
 
 
 async def test_a_cell_is_completed_and_its_ranges_are_its_own(served, tmp_path):
-    known = {"notebookDocument": {"synchronization": {}}}
-    async with raw_editor(tmp_path, "--gateway", served.url, capabilities=known) as it:
-        assert "notebookDocumentSync" in it.answers(0)[0]["result"]["capabilities"]
+    async with raw_editor(tmp_path, "--gateway", served.url, initialize=False) as it:
+        known = {"notebookDocument": {"synchronization": {}}}
+        it.send(id=0, method="initialize", params={"processId": None, "capabilities": known})
+        assert "notebookDocumentSync" in (await it.answer(0))["result"]["capabilities"]
+        it.send(method="initialized", params={})
         await it.until_ready()
         uris = [f"{NOTEBOOK}#{index}" for index in range(len(CELLS))]
         kinds = [2, 1, 2]

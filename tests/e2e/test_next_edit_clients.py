@@ -48,7 +48,7 @@ def place(edit):
 
 
 async def test_a_client_as_copilot_lsp_is_served_unchanged(served, tmp_path):
-    async with raw_editor(tmp_path, "--untrusted", "--gateway", served.url, initializationOptions=MEDIUM) as it:
+    async with raw_editor(tmp_path, "--untrusted", "--gateway", served.url, options=MEDIUM) as it:
         opened(it)
         changed(it, 1, 0, 9, 14, "breadth")
         ask(it, 1, 1, 0, 16)
@@ -65,7 +65,7 @@ async def test_a_client_as_copilot_lsp_is_served_unchanged(served, tmp_path):
 
 
 async def test_a_client_as_sidekick_is_served_unchanged(served, tmp_path):
-    async with raw_editor(tmp_path, "--untrusted", "--gateway", served.url, initializationOptions=MEDIUM) as it:
+    async with raw_editor(tmp_path, "--untrusted", "--gateway", served.url, options=MEDIUM) as it:
         (announced,) = it.answers(0)
         opened(it)
         changed(it, 1, 0, 9, 14, "breadth")

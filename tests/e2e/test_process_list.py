@@ -6,12 +6,12 @@ import os
 import secrets
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
 from e2e.lsp_support import DEADLINE_S, SOURCE, URI, editor, gateway
 from e2e.processes import PYTHON_SCRIPT, who_was_given
-from our_command import foretype
 
 TOKEN = f"sesame-{secrets.token_hex(8)}"  # other tests on the machine have tokens too
 
@@ -23,6 +23,11 @@ def kept(tmp_path):
     file.write_text(TOKEN)
     file.chmod(0o600)
     return file
+
+
+def foretype(*words, **options):
+    command = [str(Path(sys.executable).with_name("foretype")), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S, **options)
 
 
 def test_a_token_among_the_arguments_would_be_seen():

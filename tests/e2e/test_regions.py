@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -14,7 +16,6 @@ from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.session import nearest, regions
 from foretype_context.syntax.document import Document
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
-from our_command import foretype
 
 LIMIT_S = 300.0
 FAR_S = 0.03
@@ -143,10 +144,13 @@ async def test_an_editor_is_told_which_gateway_it_has_and_doctor_says_how_far_ea
                     while it.statuses[-1]["gateway"] != far.url or it.statuses[-1]["state"] != "ready":
                         it.arrived.clear()
                         await it.arrived.wait()
-            done = await asyncio.to_thread(
-                foretype, "doctor", "--json", "--gateway", both, "--state-dir", tmp_path / "s"
+            process = await asyncio.create_subprocess_exec(
+                *(str(Path(sys.executable).with_name("foretype")), "doctor", "--json", "--gateway", both),
+                *("--state-dir", str(tmp_path / "s")),
+                stdout=subprocess.PIPE,
             )
-            findings = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
+            out, _ = await process.communicate()
+            findings = {finding["name"]: finding for finding in json.loads(out)["findings"]}
             assert findings["gateways"]["status"] == "warn"
             assert f"{far.url} " in findings["gateways"]["detail"] and "ms, in use" in findings["gateways"]["detail"]
             assert f"{near.url} cannot be reached" in findings["gateways"]["detail"]

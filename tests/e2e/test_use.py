@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -26,11 +27,11 @@ from foretype_models.use.catalogue import CATALOGUE
 from models.file_server import FileServer
 from models.file_server import serving as serving_file
 from models.model_server import ModelServer, fills_holes, llama_cpp, serving
-from our_command import foretype
 from waiting import until
 
 pytestmark = pytest.mark.slow  # whole processes
 
+TIMEOUT_S = 300
 CONTROLS = (
     "<|endoftext|>",
     "<|fim_prefix|>",
@@ -65,7 +66,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def use(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return foretype("use", *arguments, env={**os.environ, "COLUMNS": "80", **environment})
+    program = Path(sys.executable).with_name("foretype")
+    return subprocess.run(
+        [program, "use", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "COLUMNS": "80", **environment},
+    )
 
 
 def in_one(text: str) -> str:
@@ -300,7 +309,13 @@ def test_a_choice_whose_file_has_gone_is_told_and_can_be_undone(state: Path, tin
     shutil.copyfile(tiny, gone := state / "gone.gguf")
     (state / "private.toml").write_text(f'[engine]\nmodel = "{gone}"\n')
     gone.unlink()
-    done = foretype("complete", f"{__file__}:1:1", "--state-dir", state)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("foretype"), "complete", f"{__file__}:1:1", "--state-dir", str(state)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
     assert done.returncode == 1
     assert re.search(
         r"error: engine.model: .*gone\.gguf: no such file; .*; or choose another model: `foretype use`\n$", done.stderr

@@ -1,20 +1,17 @@
 """A road to a server that is longer than loopback, and on which nothing comes through when a test says so."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, Self
 
-import httpx
-
-__all__ = ["Balancer", "Place", "Way"]
+__all__ = ["Way"]
 
 
 class Place(Protocol):
     """What listens on a port of this machine, the same after it was started again or not."""
 
-    @property
-    def port(self) -> int: ...
+    port: int
 
 
 class Way:
@@ -82,22 +79,3 @@ class Way:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             for writer in self._writers:
                 writer.close()
-
-
-class Balancer(Way):
-    """One address for several gateways: a new connection goes to the next one whose `health` is good, as balancers do."""
-
-    def __init__(self, gateways: Sequence[Place], health: str = "/healthz") -> None:
-        super().__init__(gateways[0])
-        self._gateways, self._health = gateways, health
-        self._turn = 0
-
-    async def _goal(self) -> int | None:
-        async with httpx.AsyncClient(verify=False, trust_env=False, timeout=300) as http:
-            for _ in self._gateways:
-                self._turn += 1
-                port = self._gateways[self._turn % len(self._gateways)].port
-                with suppress(httpx.HTTPError):
-                    if (await http.get(f"http://127.0.0.1:{port}{self._health}")).status_code == 200:
-                        return port
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,9 +15,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from e2e.lsp_support import INLINE, raw_editor
+from foretype_lsp.transport.framing import Framing, frame
 from foretype_models.artifacts import locate
 from packaging_support import ROOT, pip
 from stand_in import SHOWN
@@ -204,22 +206,55 @@ def serve_is_healthy_and_completes(installed: Installed) -> None:
 
 
 async def lsp_initializes_and_completes_over_stdio(installed: Installed) -> None:
-    async with raw_editor(
-        installed.home,
-        *("--unsure", "--state-dir", installed.state),
-        program=(installed.scripts / "foretype", "lsp"),
-        process={"cwd": installed.home, "env": installed.environment},
-        processId=os.getpid(),
-    ) as editor:
-        assert "inlineCompletionProvider" in editor.answers(0)[0]["result"]["capabilities"]
-        uri = installed.source.as_uri()
-        editor.open(SOURCE, uri=uri)
-        await editor.until_ready()
-        place = {"textDocument": {"uri": uri}, "position": {"line": LINE - 1, "character": COLUMN - 1}}
-        editor.send(id=1, method=INLINE, params={**place, "context": {"triggerKind": 1}})
-        found = (await editor.answer(1))["result"]
+    with installed.started("lsp", "--unsure", "--state-dir", str(installed.state)) as server:
+        editor = Editor(server)
+        capabilities = (await editor.ask("initialize", processId=os.getpid(), capabilities={}))["capabilities"]
+        assert "inlineCompletionProvider" in capabilities
+        editor.tell("initialized")
+        document = {"uri": installed.source.as_uri(), "languageId": "python", "version": 1, "text": SOURCE}
+        editor.tell("textDocument/didOpen", textDocument=document)
+        await editor.until("foretype/didChangeStatus", lambda status: status["state"] == "ready")
+        found = await editor.ask(
+            "textDocument/inlineCompletion",
+            textDocument={"uri": document["uri"]},
+            position={"line": LINE - 1, "character": COLUMN - 1},
+            context={"triggerKind": 1},
+        )
         assert all(item["insertText"] for item in found["items"])  # what random weights say may be nothing to show
-        editor.send(id=2, method="shutdown")
-        await editor.answer(2)
-        editor.send(method="exit")
-        assert await editor.ended() == 0
+        await editor.ask("shutdown")
+        editor.tell("exit")
+
+
+class Editor:
+    """JSON-RPC over a process's standard input and output."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+        self._framing = Framing()
+        self._came: list[dict[str, Any]] = []
+        self._number = 0
+
+    def tell(self, method: str, id: int | None = None, **params: Any) -> None:
+        numbered = {} if id is None else {"id": id}
+        message = {"jsonrpc": "2.0", "method": method, "params": params, **numbered}
+        self._in.write(frame(json.dumps(message).encode()))
+        self._in.flush()
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        self.tell(method, self._number, **params)
+        answer = await self._next(lambda message: message.get("id") == self._number and "method" not in message)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    async def until(self, method: str, wanted: Any) -> None:
+        await self._next(lambda message: message.get("method") == method and wanted(message["params"]))
+
+    async def _next(self, wanted: Any) -> dict[str, Any]:
+        async with asyncio.timeout(DEADLINE_S):
+            while not (found := [message for message in self._came if wanted(message)]):
+                data = await asyncio.to_thread(os.read, self._out.fileno(), 1 << 16)
+                assert data, f"the server ended; it said {self._came}"
+                self._came += map(json.loads, self._framing.feed(data))
+        return found[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import subprocess
 import sys
 import zlib
@@ -14,13 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from foretype_lab.processes import free_ports
 
 from rehearsal.engine import Engine
 from rehearsal.images import ROOT
 from rehearsal.steps import LIMIT_S
 
-__all__ = ["Compose"]
+__all__ = ["Compose", "free_port"]
 
 _VERSION: Final = "podman-compose==1.6.0"
 _BOUNDS: Final = {"core": 0, "nofile": 4096, "nproc": 1000}
@@ -44,7 +44,7 @@ class Compose:
         self.engine, self.vllm, self.gateways = engine, vllm, tuple(gateways)
         self.project = f"ft{zlib.crc32(bytes(engine.folder)):08x}"
         self.environment = {name: secrets.token_hex(16) for name in ("POSTGRES_PASSWORD", "GRAFANA_PASSWORD")}
-        self.ports = dict(zip(gateways, free_ports(len(gateways)), strict=True))
+        self.ports = {name: free_port() for name in gateways}
         self.files(ROOT / "deploy")
 
     def files(self, deploy: Path, image: str = "foretype") -> None:
@@ -98,3 +98,10 @@ class Compose:
         with (folder / "compose.log").open("a") as log:
             log.write(f"$ compose {' '.join(words)}\n{done.stdout}{done.stderr}")
         return done
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port

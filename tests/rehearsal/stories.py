@@ -6,16 +6,14 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from e2e.way import Balancer
-
+from rehearsal.compose import free_port
 from rehearsal.engine import Engine
 from rehearsal.http import answers, completion
 from rehearsal.people import kept_apart, still_cached, while_people_type
 from rehearsal.steps import Failed, check, step, told, until
 from rehearsal.team import Team, team
-from rehearsal.traffic import asking, complete
+from rehearsal.traffic import Way, asking, complete
 
 __all__ = ["gateway", "has_no_rights", "memory", "rolling", "started"]
 
@@ -120,7 +118,9 @@ def rolling(engine: Engine) -> None:
             started(one)
             key = one.key("acme")
             asyncio.run(warmed(one, key, Path(folder)))
-        balancer = Balancer([Published(port) for port in one.ports.values()], "/readyz")
+        own = "127.0.0.1", free_port()
+        Way(*own, lambda: [("127.0.0.1", one.ports[name]) for name in one.gateways if one.serving(name)])
+        url = f"http://{own[0]}:{own[1]}"
 
         async def restart(all_served: Callable[[], Awaitable[None]]) -> None:
             for name in one.gateways:
@@ -133,20 +133,7 @@ def rolling(engine: Engine) -> None:
                 await all_served()
 
         with step("every gateway is stopped and started while people type, and nothing is lost"):
-            asyncio.run(behind(balancer, key, Path(folder), restart))
-
-
-class Published(NamedTuple):
-    """Where a gateway listens on this machine."""
-
-    port: int
-
-
-async def behind(
-    balancer: Balancer, key: str, folder: Path, work: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
-) -> None:
-    async with balancer.open():
-        await while_people_type(f"http://127.0.0.1:{balancer.port}", key, folder, 4, 500, work)
+            asyncio.run(while_people_type(url, key, Path(folder), 4, 500, restart))
 
 
 async def warmed(one: Team, key: str, folder: Path) -> None:

@@ -6,10 +6,14 @@ what it does), `says` (what the editor tells somebody who asks how Foretype is),
 `own_indentation`, whether it takes the blanks of a suggestion for those that were typed.
 """
 
+import shlex
+import time
+
+from e2e.editors import vscode_support
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
-from e2e.editors.vscode_support import MISSING, TABS_ARE_TABS, VsCode, launcher
 
+PATIENCE_S = 180.0
 # Neovim's own words about a large file, and about a terminal that was slow to tell its background on a busy machine.
 NEOVIMS_OWN = ("'redrawtime' exceeded", "E1568: Terminal did not respond")
 SOURCE = "import os\n\n\ndef total(values, start=0):\n    result = start\n\n\ndef last(items):\n    return items[-1]\n"
@@ -34,7 +38,10 @@ EMACS = """
 (global-set-key (kbd "<f12>") 'foretype-mark)
 """
 VSCODE = {
-    **TABS_ARE_TABS,
+    "editor.autoIndent": "none",
+    "editor.insertSpaces": False,
+    "editor.detectIndentation": False,
+    "editor.useTabStops": False,
     "editor.autoClosingBrackets": "never",
     "editor.autoClosingQuotes": "never",
     "editor.autoSurround": "never",
@@ -68,7 +75,9 @@ class InTerminal:
     def caught_up(self):
         self._marked += 1
         self.press(self.MARK)
-        self.it.until(lambda _: self.it.ask(self.COUNT) >= self._marked)
+        end_s = time.monotonic() + PATIENCE_S
+        while self.it.ask(self.COUNT) < self._marked:
+            assert time.monotonic() < end_s, f"keys are not taken\n{self.it.screen()}"
 
 
 class InNeovim(InTerminal):
@@ -162,11 +171,15 @@ class InVsCode:
     KEYS = {"Enter": "Enter", "BSpace": "Backspace", "Right": "ArrowRight", "Tab": "Tab"}
 
     def __init__(self, folder, command):
-        self.it = VsCode(folder, SOURCE, {**VSCODE, "foretype.server.path": launcher(folder, command)})
-        ready(self.it)
+        launcher = folder / "foretype"
+        launcher.write_text(f"#!/bin/sh\nexec {shlex.join(map(str, command))}\n")
+        launcher.chmod(0o755)
+        settings = {**VSCODE, "foretype.server.path": str(launcher)}
+        self.it = vscode_support.VsCode(folder, SOURCE, settings)
+        self.it.do("focus")
+        self.it.until(lambda: "ready" in (self.it.do("status") or ""), "ready")
         self.it.press("Control+End")
         self.type, self.buffer, self.close = self.it.type, self.it.saved, self.it.close
-        self.says, self.complaints = self.it.status, self.it.complaints
         self.left, self.right = SOURCE, ""
 
     def press(self, key):
@@ -175,9 +188,19 @@ class InVsCode:
     def caught_up(self):
         """A key is pressed when the page has taken it, and `buffer` is read by a key as well."""
 
-    @staticmethod
-    def missing():
-        return MISSING
+    def says(self):
+        return self.it.do("status") or ""
+
+    def complaints(self):
+        return self.it.do("notifications")
+
+    @classmethod
+    def missing(cls):
+        try:
+            vscode_support.parts()
+        except vscode_support.Missing as missing:
+            return str(missing)
+        return None
 
 
 EDITORS = {"neovim": InNeovim, "neovim_old": InOldNeovim, "emacs": InEmacs, "vscode": InVsCode}

@@ -115,8 +115,11 @@ class Emacs(Terminal):
         return self.ask("(buffer-substring-no-properties (point-min) (point-max))")
 
     def until_ready(self):
-        status = "(and (bound-and-true-p foretype-mode) (car foretype-status))"
-        self.until(lambda _: self.ask(status) == "ready", 2 * DEADLINE_S)  # lsp-mode is run from its source
+        end_s = time.monotonic() + 2 * DEADLINE_S  # lsp-mode is run from its source
+        while self.ask("(and (bound-and-true-p foretype-mode) (car foretype-status))") != "ready":
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"the server never became ready\n{self.screen()}")
+            time.sleep(0.1)
 
     def ghost(self):
         """The text that is drawn after the cursor; empty for none."""

@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
-from e2e.browser import CHROMIUM, Browser, ended, until_up
+from e2e.browser import Browser
 from e2e.editors.session_support import Tapped, tapping, whole
-from e2e.editors.terminal_support import ROOT, environment
+from e2e.editors.terminal_support import DEADLINE_S, ROOT, environment
 from e2e.lsp_support import server_command
 from foretype_lab.processes import free_ports
 from foretype_lsp.documents.documents import Documents
@@ -20,6 +22,7 @@ from foretype_lsp.messages import read
 
 MODULES = ROOT / "editors" / "jupyter"
 VENV = Path(os.environ.get("FORETYPE_JUPYTER") or ROOT / ".venv-jupyter")
+CHROMIUM = os.environ.get("FORETYPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 TOKEN = "let-me-in-please"
 BASE = "/team/lab-7/"
 KERNEL = """
@@ -114,15 +117,23 @@ class Jupyter:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        try:
-            until_up(f"{self.url}api?token={TOKEN}", self.process)
-        except AssertionError:
-            self.close()
-            raise RuntimeError(f"Jupyter did not start:\n{self.log()}") from None
+        end_s = time.monotonic() + DEADLINE_S
+        while not self._is_up():
+            if self.process.poll() is not None or time.monotonic() > end_s:
+                self.close()
+                raise RuntimeError(f"Jupyter did not start:\n{self.log()}")
+            time.sleep(0.1)
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}{BASE}"
+
+    def _is_up(self):
+        try:
+            with urllib.request.urlopen(f"{self.url}api?token={TOKEN}", timeout=1):
+                return True
+        except OSError:
+            return False
 
     def add_kernel(self, name, language):
         """One that runs nothing, completes nothing and says that it speaks that language."""
@@ -137,20 +148,20 @@ class Jupyter:
 
     def close(self):
         self.process.terminate()
-        ended(self.process)
+        try:
+            self.process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self._log.close()
 
 
 class Page(Browser):
     """Driven by drive_jupyter.mjs."""
 
-    NAME = "jupyter"
-
     def __init__(self, jupyter: Jupyter):
-        env = {**os.environ, "FORETYPE_PLAYWRIGHT": str(MODULES)}
-        super().__init__(Path(__file__).parent / "drive_jupyter.mjs", env=env)
+        super().__init__(Path(__file__).parent / "drive_jupyter.mjs", CHROMIUM, FORETYPE_PLAYWRIGHT=str(MODULES))
         self.jupyter = jupyter
-        self.do("launch", path=CHROMIUM)
 
     def open(self, name, *cells, app="lab/tree", focus=None, **more):
         """Write a notebook, open it in a fresh page, and put the cursor at the end of a cell (the last)."""
@@ -163,11 +174,17 @@ class Page(Browser):
     def focus(self, cell):
         self.do("focus", cell=cell)
 
+    def type(self, text, delay_ms=0):
+        self.do("type", text=text, delay=delay_ms)
+
     def cells(self):
         return [tuple(cell) for cell in self.do("cells")]
 
     def active(self):
         return self.do("active")["text"]
+
+    def ghost(self):
+        return self.do("ghost")
 
     def drawn(self):
         """Lines with anything of a next edit: the cell and the line from 0, pieces, what comes below, the hint."""
@@ -197,8 +214,14 @@ class Page(Browser):
     def execute(self, id, **args):
         self.do("execute", id=id, args=args)
 
-    def state(self):
-        return f"ghost text {self.ghost()!r}, cells {self.cells()!r}"
+    def until(self, satisfied, what, deadline_s=DEADLINE_S):
+        end_s = time.monotonic() + deadline_s
+        while not satisfied():
+            if time.monotonic() > end_s:
+                if pictures := os.environ.get("FORETYPE_SCREENSHOTS"):
+                    self.do("screenshot", path=f"{pictures}/jupyter-never-{time.time_ns()}.png")
+                raise TimeoutError(f"never: {what}; ghost text {self.ghost()!r}, cells {self.cells()!r}")
+            time.sleep(0.02)
 
     def kernel(self):
         """The id of the notebook's kernel, which is waited for: a cell that is run before there is one is not run, and nothing says so."""

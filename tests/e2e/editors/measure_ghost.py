@@ -38,7 +38,7 @@ from e2e.editors import emacs_support, jupyter_support, neovim_support
 from e2e.editors.session_support import Tapped, tapping
 from e2e.editors.span_support import collector
 from e2e.editors.terminal_support import environment, find
-from e2e.editors.vscode_support import VsCode, launcher
+from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import gateway, server_command
 
 KEY_S = 0.02
@@ -222,8 +222,11 @@ class Emacs(InTerminal):
 class Code:
     def __init__(self, folder, backend, rest_s):
         self._rest_s = rest_s
+        launcher = folder / "foretype"
+        launcher.write_text(f"#!/bin/sh\nexec {' '.join(server(folder, backend))}\n")
+        launcher.chmod(0o755)
         settings = {
-            "foretype.server.path": launcher(folder, server(folder, backend)),
+            "foretype.server.path": str(launcher),
             "editor.autoClosingBrackets": "never",
             "editor.autoClosingQuotes": "never",
             "editor.quickSuggestions": {"other": "off"},
@@ -231,7 +234,8 @@ class Code:
             "workbench.startupEditor": "none",
         }
         self._it = VsCode(folder, Path(textwrap.__file__).read_text(), settings)
-        self._it.until_ready()
+        self._it.do("focus")
+        self._it.until(lambda: "ready" in (self._it.do("status") or ""), "ready")
 
     def sample(self, line, text, accepted):
         it = self._it

@@ -53,7 +53,6 @@ class Neovim(Terminal):
     PROGRAM = ("neovim", "FORETYPE_NVIM")
     OLDEST, BELOW = (0, 12), (math.inf,)
     NEEDS = "needs Neovim 0.12: editors/install-neovim.sh (or FORETYPE_NVIM)"
-    CLIENTS = "vim.lsp.get_clients({bufnr = 0})"
 
     def __init__(self, folder: Path, source: str, command=(), *, config="", name="a.py", env=None):
         self._program, self._numbers = find(*self.PROGRAM), itertools.count()
@@ -121,7 +120,12 @@ class Neovim(Terminal):
         return self.ask("vim.lsp.get_clients()[1]:request_sync('foretype/status', vim.empty_dict(), 5000).result")
 
     def until_ready(self):
-        self.until(lambda _: self.ask(f"#{self.CLIENTS}") == 1 and self.status()["state"] == "ready")
+        end_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end_s:
+            if self.ask("#vim.lsp.get_clients({bufnr = 0})") and self.status()["state"] == "ready":
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"the server never became ready\n{self.screen()}")
 
     def ghost(self):
         """The text of the suggestion that is shown, from the marks it is drawn with; empty for none."""
@@ -142,13 +146,18 @@ class Neovim(Terminal):
         errors = [line for line in log.splitlines() if line.startswith("[ERROR]")]
         return [self.ask("vim.api.nvim_exec2('messages', {output = true}).output"), *errors]
 
+    def goes_on_under_another_name(self, command, path):
+        """Give the buffer another name, and type on at once. Neovim tells of changes under a name then that it has not opened."""
+        self.type(f":{command} {path}\rGo    value = ")
+        self.until("value = value =  # scripted")
+        assert "etached" not in "".join(self.complaints())
+
 
 class OldNeovim(Neovim):
     """Neovim before 0.12: the plugin draws, and older calls of Lua ask."""
 
     PROGRAM = ("neovim-old", "FORETYPE_NVIM_OLD")
     OLDEST, BELOW = (0, 7), (0, 12)
-    CLIENTS = "vim.tbl_values(vim.lsp.buf_get_clients(0))"
     NEEDS = "needs a Neovim from 0.7 to 0.11: apt install neovim on Debian 12 or 13 (or FORETYPE_NVIM_OLD)"
 
     def ghost(self):
@@ -163,7 +172,13 @@ class OldNeovim(Neovim):
         return "\n".join(lines)
 
     def status(self):
-        return self.ask(f"{self.CLIENTS}[1].request_sync('foretype/status', vim.empty_dict(), 5000).result")
+        return self.ask(
+            "vim.tbl_values(vim.lsp.buf_get_clients(0))[1].request_sync('foretype/status', vim.empty_dict(), 5000).result"
+        )
+
+    def until_ready(self):
+        self.until(lambda _: self.ask("#vim.tbl_values(vim.lsp.buf_get_clients(0))") == 1)
+        self.until(lambda _: self.status()["state"] == "ready")
 
     def complaints(self):
         return [self.ask("vim.api.nvim_exec('messages', true)")]

@@ -1,19 +1,15 @@
-"""The next edit in Neovim 0.12, Neovim 0.7, Emacs and VS Code behind the same few methods, so that one test can drive them all.
+"""The next edit in Neovim 0.12, Neovim 0.7 and Emacs behind the same few methods, so that one test can drive them all.
 
 Tab and the backspace are plain there: they put in a tab and take one character, so that a key that was not ours is seen.
 """
 
-import itertools
-import json
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from e2e.editors.driven import ready
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
 from e2e.editors.session_support import Tapped, tapping, whole
-from e2e.editors.vscode_support import QUIET, TABS_ARE_TABS, VsCode, launcher
 from e2e.lsp_support import DEADLINE_S
 
 QUESTION = "textDocument/copilotInlineEdit"
@@ -21,7 +17,6 @@ SHOWN = "textDocument/didShowInlineEdit"
 ENDED = "foretype/nextEditEnded"
 JUMPED = "foretype/nextEditJumped"
 ACCEPT = "foretype.nextEdit.accept"
-CONFIGURED = "workspace/didChangeConfiguration"
 
 
 NEAR = "def area(width, height):\n    size = width * height\n    print(width)\n    return size\n"
@@ -29,15 +24,6 @@ NEAR = "def area(width, height):\n    size = width * height\n    print(width)\n 
 FAR_ROWS = 60
 FAR = "def total(values):\n" + "".join(f"    step_{i} = {i}\n" for i in range(FAR_ROWS - 1)) + "    return values\n"
 """Rename `values` at row 0, column 10: the next edit is on no screen."""
-
-
-def at(first, column, last, end, text, **more):
-    """A next edit; lines and columns from 0. `more` is what else of it is not as usual (`stub_lsp.py`)."""
-    return {
-        "range": {"start": {"line": first, "character": column}, "end": {"line": last, "character": end}},
-        "text": text,
-        **more,
-    }
 
 
 class Seen(NamedTuple):
@@ -88,27 +74,19 @@ class Messages:
 
 
 class Driven:
-    """An editor of one of the kinds; `it` is the terminal, or VS Code."""
+    """An editor of one of the kinds; `it` is the terminal."""
 
     made, CONFIG = None, ""
-    left_key = "Left"
-    elsewhere = "{}:{}"
-    """How a hint names another file and its line."""
 
     def __init__(self, folder: Path, source: str, command, config=""):
-        self.it = self._begun(folder, source, tapping(folder / "tap.jsonl", command), config)
-        self.messages = Messages(folder / "tap.jsonl")
+        tap = folder / "tap.jsonl"
+        self.it = self.made(folder, source, tapping(tap, command), config=self.CONFIG + config)
+        self.messages = Messages(tap)
         self.folder = folder
-        self.press, self.type = self.it.press, self.it.type
-
-    def _begun(self, folder, source, command, config):
-        return self.made(folder, source, command, config=self.CONFIG + config)
-
-    def ask(self, expression):
-        return self.it.ask(expression)
+        self.press, self.type, self.ask = self.it.press, self.it.type, self.it.ask
 
     def __enter__(self):
-        ready(self.it)
+        self.it.until_ready()
         self.settle()
         return self
 
@@ -143,18 +121,6 @@ class Driven:
         self.until(lambda: self.seen() is not None)
         return self.seen()
 
-    def until_drawn(self):
-        """Until it is not hinted at, but drawn; what the text will be."""
-        found = []
-
-        def drawn():
-            seen = self.seen()
-            found[:] = [seen.text] if seen and not seen.hint else []
-            return found
-
-        self.until(drawn)
-        return found[0]
-
     def until_gone(self):
         self.until(lambda: self.seen() is None)
 
@@ -164,7 +130,10 @@ class Driven:
         assert len(self.messages.accepted()) == 1
 
     def until_text(self, text):
-        self.until(lambda: self.text() == text)
+        end_s = time.monotonic() + DEADLINE_S
+        while self.text() != text:
+            assert time.monotonic() < end_s, f"{self.text()!r} is not {text!r}\n{self.it.screen()}"
+            time.sleep(0.05)
 
     def last_edits(self):
         """What the last question was answered with, once it is one about the text as it is."""
@@ -177,11 +146,6 @@ class Driven:
 
         self.until(answered)
         return answers[-1]["edits"]
-
-    def silent(self):
-        """Nothing is offered of the text as it is."""
-        assert self.last_edits() == []
-        assert self.seen() is None
 
     def asked_again(self):
         """Ask until something is shown: after a refusal there is silence for a while."""
@@ -209,7 +173,7 @@ class Driven:
         accepted = len(self.messages.accepted())
         if self.until_seen().hint:
             self.press("Tab")
-            self.until_drawn()
+            self.until(lambda: self.seen() and not self.seen().hint)
         self.press("Tab")
         self.until(lambda: len(self.messages.accepted()) > accepted)
 
@@ -535,160 +499,4 @@ class InEmacs(Driven):
         return Seen(text=text[:start] + after + text[end:])
 
 
-class InVsCode(Driven):
-    made = VsCode
-    CONFIG = {
-        **QUIET,
-        **TABS_ARE_TABS,
-        "editor.minimap.enabled": False,
-        "editor.occurrencesHighlight": "off",
-        "workbench.secondarySideBar.defaultVisibility": "hidden",
-    }
-    SNIPPETS = {"loop": {"scope": "python", "prefix": "looping", "body": ["for ${1} in ${2}:", "\tpass$0"]}}
-    TITLES = {
-        "jump": "Go to the Next Edit",
-        "accept": "Accept the Next Edit",
-        "dismiss": "Dismiss the Next Edit",
-        "toggle": "Switch Next Edits On or Off",
-        "eagerness": "Choose How Eager Next Edits Are",
-    }
-    LEVELS = 3
-    COOL_DOWN_S = 5.5
-    SILENT_S = 3.0
-    """Longer than the rules take to answer, where nothing must come."""
-    end_key, left_key = "Escape", "ArrowLeft"
-    tab_name, elsewhere = "Tab", "{}, line {}"
-
-    def _begun(self, folder, source, command, config):
-        self._names = map("case_{}.py".format, itertools.count())
-        files = {".vscode/own.code-snippets": json.dumps(self.SNIPPETS)}
-        settings = {**self.CONFIG, "foretype.server.path": launcher(folder, command), **(config or {})}
-        return self.made(folder, source, settings, files=files)
-
-    def settle(self):
-        pass
-
-    def afresh(self, source: str):
-        self.it.edit(self.it.work / next(self._names), source)
-        self.messages.afresh()
-
-    def until(self, satisfied):
-        try:
-            self.it.until(satisfied, "what the test waits for")
-        except (AssertionError, TimeoutError) as never:
-            raise TimeoutError(f"{never}; cursor {self.it.do('cursor')}, drawn {self.drawn()}") from None
-
-    def until_text(self, text):
-        self.it.saves(text, self.shown_file())
-
-    def silent(self):
-        time.sleep(self.SILENT_S)
-        asked = {one["id"] for one in self.messages.all("editor") if one.get("method") == QUESTION}
-        self.until(lambda: asked <= {one.get("id") for one in self.messages.all("server") if "method" not in one})
-        assert self.drawn() == []
-
-    def forgiven(self):
-        time.sleep(self.COOL_DOWN_S)
-
-    def text(self):
-        return self.it.saved(self.shown_file())
-
-    def go(self, row, column=None):
-        place = row, column or 0
-        self.it.pick("Control+g", f"{place[0] + 1}:{place[1] + 1}")
-        self.until(lambda: self.at() == place)
-
-    def at(self):
-        cursor = self.it.do("cursor")
-        return cursor["line"] - 1, cursor["column"] - 1
-
-    def view(self):
-        return self.it.do("cursor")
-
-    def word(self, new):
-        self.press("Control+d")
-        self.type(new, delay_ms=20)
-
-    def insert(self):
-        pass
-
-    overtype = word
-
-    def appended(self, row, text):
-        self.at_end_of(row)
-        self.type(text)
-
-    def at_end_of(self, row):
-        self.go(row)
-        self.press("End")
-
-    def caught_up(self):
-        """A key is pressed when the page has taken it."""
-
-    def shown_file(self):
-        return self.it.work / self.it.do("tab")
-
-    def undo(self):
-        self.press("Control+z")
-
-    def back(self):
-        """To where the cursor was before a jump."""
-        self.press("Control+Alt+Minus")
-
-    def visit(self, file):
-        self.it.show(file)
-
-    def exclaimed(self, row):
-        self.at_end_of(row)
-        self.press("Shift+ArrowLeft")
-        self.type("!")
-
-    def line_above(self, row, text):
-        self.go(row)
-        self.it.do("insert", text=f"{text}\n")  # at once, as from the clipboard
-
-    def command(self, name, level=None):
-        told = len(self.messages.told(CONFIGURED))
-        self.it.pick("F1", f"Foretype: {self.TITLES[name]}", self.TITLES[name], opens=level is not None)
-        if level is not None:
-            self.until(lambda: len(self.it.do("rows")) == self.LEVELS)
-            self.type(level)
-            self.it.do("picked", text=level)
-            self.press("Enter")
-            self.it.do("palette", shown=False)
-        if name in ("toggle", "eagerness"):  # settings change later than the command ends
-            self.until(lambda: len(self.messages.told(CONFIGURED)) > told)
-
-    def hint(self):
-        return "".join(line["hint"] for line in self.it.do("drawn"))
-
-    def drawn(self):
-        """Lines on the screen with anything of a next edit."""
-        return list(filter(_is_drawn_upon, self.it.do("drawn")))
-
-    def seen(self):
-        lines = self.it.do("drawn")
-        if not any(map(_is_drawn_upon, lines)):
-            return None
-        if hint := "".join(line["hint"] for line in lines):
-            return Seen(hint=hint)
-        shown = {line["line"]: _becomes(line) for line in lines}
-        # What is above the screen is in the file alone.
-        whole = self.text().split("\n") if min(shown) > 1 else []
-        becomes = {number: [line] for number, line in enumerate(whole, 1)} | shown
-        return Seen(text="\n".join(itertools.chain(*becomes.values())))
-
-
-def _is_drawn_upon(line):
-    return line["below"] or line["hint"] or any(kind != "kept" for kind, _ in line["pieces"])
-
-
-def _becomes(line):
-    """The lines that a line of VS Code is to become, as its drawing says."""
-    text = "".join(text for kind, text in line["pieces"] if kind != "struck")
-    gone = line["pieces"] and all(kind == "struck" for kind, _ in line["pieces"])
-    return [*([] if gone else [text]), *("" if one == " " else one for one in line["below"])]
-
-
-TERMINALS = {"neovim": InNeovim, "neovim_old": InOldNeovim, "emacs": InEmacs}
-EDITORS = {**TERMINALS, "vscode": InVsCode}
+EDITORS = {"neovim": InNeovim, "neovim_old": InOldNeovim, "emacs": InEmacs}

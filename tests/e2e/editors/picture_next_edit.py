@@ -53,7 +53,7 @@ def panels(kind, folder, url):
         editor.renamed("breadth", 0, 11)
         hint = editor.it.screen(colours=True)
         editor.press("Tab")
-        editor.until_drawn()
+        editor.until(lambda: editor.seen() and editor.seen().text)
         return panel(hint) + panel(editor.it.screen(colours=True))
 
 

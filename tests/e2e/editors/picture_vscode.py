@@ -5,12 +5,13 @@ python tests/e2e/editors/picture_vscode.py docs
 
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from e2e.editors.next_edit_support import InVsCode
-from e2e.lsp_support import gateway, server_command
+from e2e.editors.test_vscode_next_edit import Window
+from e2e.lsp_support import gateway
 
 SOURCE = '''import statistics
 
@@ -42,17 +43,25 @@ SIZE = {"width": 760, "height": 420}
 
 def main():
     folder = Path(sys.argv[1]).resolve()
-    with tempfile.TemporaryDirectory() as name, gateway(Path(name)) as running:
-        settings = {"foretype.nextEdit.eagerness": "medium", "editor.inlineSuggest.enabled": False}
-        code = Path(name) / "vscode"
-        code.mkdir()
-        with InVsCode(code, SOURCE, server_command("--gateway", running.url), config=settings) as window:
-            window.it.do("size", **SIZE)
-            window.press("Control+b")  # the side bar
-            for row, column, new, file in ((5, 9, "times", "near"), (11, 5, "in_time", "far")):
-                window.afresh(SOURCE)
-                window.renamed(new, row, column)
-                window.it.do("screenshot", path=str(folder / f"vscode-next-edit-{file}.png"))
+    with (
+        tempfile.TemporaryDirectory() as name,
+        gateway(Path(name)) as running,
+        closing(Window(Path(name) / "vscode", running.url)) as window,
+    ):
+        window.it.do("size", **SIZE)
+        window.it.do("focus")
+        window.until(lambda: "ready" in (window.it.do("status") or ""), "the status item says ready")
+        window.press("Control+b")  # the side bar
+        window.open(SOURCE, 6, 10)
+        window.press("Control+d")
+        window.type("times", delay_ms=60)
+        window.until(lambda: window.pieces(7) != [], "an edit that is near")
+        window.it.do("screenshot", path=str(folder / "vscode-next-edit-near.png"))
+        window.open(SOURCE, 12, 6)
+        window.press("Control+d")
+        window.type("in_time", delay_ms=60)
+        window.until(lambda: window.hint() != "", "the way to one that is far")
+        window.it.do("screenshot", path=str(folder / "vscode-next-edit-far.png"))
 
 
 if __name__ == "__main__":

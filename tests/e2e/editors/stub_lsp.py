@@ -20,12 +20,6 @@ CAPABILITIES = {
     "executeCommandProvider": {"commands": [ACCEPT]},
     "experimental": {"foretype": {"nextEdit": True}},
 }
-STATUS = {
-    **dict.fromkeys(("model", "detail", "advice", "gateway"), ""),
-    "state": "ready",
-    "problems": [],
-    "counts": {"lastLatencyMs": None, "cachedShare": None, "suggested": 0, "accepted": 0},
-}
 
 
 class NextEdits:
@@ -58,7 +52,7 @@ def answer(message, wanted, next_edits):
     if message["method"] == "textDocument/copilotInlineEdit":
         return next_edits.answer(message, wanted["next"])
     if message["method"] == "foretype/status":
-        return STATUS
+        return {"state": "ready"}
     if message["method"] != "textDocument/inlineCompletion":
         capabilities = CAPABILITIES if "next" in wanted else {}
         return {"capabilities": capabilities} if message["method"] == "initialize" else None
@@ -72,6 +66,10 @@ def answer(message, wanted, next_edits):
 
 def main():
     file = Path(sys.argv[1])
+    ready = {
+        "method": "foretype/didChangeStatus",
+        "params": {"state": "ready", "model": "", "detail": "", "advice": ""},
+    }
     framing, next_edits = Framing(), NextEdits()
     while data := os.read(0, 1 << 16):
         for message in map(json.loads, framing.feed(data)):
@@ -83,7 +81,7 @@ def main():
                 wanted = json.loads(file.read_text())
                 said.append({"id": message["id"], "result": answer(message, wanted, next_edits)})
             if message["method"] == "initialized":
-                said.append({"method": "foretype/didChangeStatus", "params": STATUS})
+                said.append(ready)
             for one in said:
                 os.write(1, frame(json.dumps({"jsonrpc": "2.0", **one}).encode()))
 

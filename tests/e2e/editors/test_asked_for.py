@@ -4,10 +4,9 @@ import time
 from contextlib import closing
 
 import pytest
-from e2e.editors.driven import EDITORS
+from e2e.editors.driven import EDITORS, PATIENCE_S
 from e2e.editors.terminal_support import available
 from e2e.lsp_support import NOTHING_UNASKED, gateway, server_command
-from waiting import wait_until
 
 ASKING = {
     "neovim": ["M-\\"],
@@ -19,7 +18,10 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def becomes(editor, wanted):
-    wait_until(lambda: wanted(editor.it.ghost() or ""), 180.0)
+    end_s = time.monotonic() + PATIENCE_S
+    while not wanted(editor.it.ghost() or ""):
+        assert time.monotonic() < end_s, f"{editor.it.ghost()!r}"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("name", ASKING)

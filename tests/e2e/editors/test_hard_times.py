@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from contextlib import closing
 
 import psutil
@@ -10,7 +11,6 @@ from e2e.editors.driven import EDITORS
 from e2e.editors.session_support import Tapped, tapping
 from e2e.editors.terminal_support import available
 from e2e.lsp_support import gateway, server_command
-from waiting import wait_until
 
 IN_TERMINALS = ["neovim", "neovim_old", "emacs"]  # their own commands are typed here
 PATIENCE_S = 180.0
@@ -37,7 +37,8 @@ def lives(process):
 
 @pytest.fixture(params=IN_TERMINALS)
 def kind(request):
-    return available(EDITORS[request.param])
+    chosen = available(EDITORS[request.param])
+    return chosen
 
 
 def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind):
@@ -48,7 +49,10 @@ def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind
             if not any("foretype_lsp" in word or "tmux" in word for word in process.info["cmdline"]):
                 with contextlib.suppress(psutil.NoSuchProcess):  # the first one's end is the end of others
                     process.kill()
-        wait_until(lambda: not any(map(lives, servers)), PATIENCE_S)
+        end_s = time.monotonic() + PATIENCE_S
+        while alive := [process for process in servers if lives(process)]:
+            assert time.monotonic() < end_s, alive
+            time.sleep(0.02)
 
 
 def test_without_a_server_keys_are_keys_and_nothing_pops_up(tmp_path, kind):

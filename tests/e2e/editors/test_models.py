@@ -7,7 +7,8 @@ from backend.tiny_gguf import write_tiny_gguf
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
 from e2e.editors.terminal_support import available
-from e2e.editors.vscode_support import MISSING, QUIET, VsCode, launcher
+from e2e.editors.test_vscode import MISSING, QUIET
+from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import server_command
 from e2e.test_lsp_models import state  # noqa: F401 - a fixture
 from e2e.test_use import CONTROLS
@@ -65,21 +66,29 @@ def test_emacs_lists_models_takes_one_and_says_that_there_was_none_good(opened, 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_vs_codes_menu_lists_models_takes_one_and_says_that_there_was_none_good(state, tmp_path):  # noqa: F811
-    path = launcher(tmp_path, server_command("--state-dir", state, "--no-retrieval", log=tmp_path / "lsp.log"))
-    with closing(VsCode(tmp_path, "x = 1\n", {**QUIET, "foretype.server.path": path})) as vscode:
-        vscode.until_ready()
-        vscode.until(lambda: "no good model is configured" in vscode.status(), "there is none good")
+    launcher = tmp_path / "foretype"
+    command = " ".join(server_command("--state-dir", state, "--no-retrieval", log=tmp_path / "lsp.log"))
+    launcher.write_text(f'#!/bin/sh\nshift\nexec {command} "$@"\n')
+    launcher.chmod(0o755)
+    with closing(VsCode(tmp_path, "x = 1\n", {**QUIET, "foretype.server.path": str(launcher)})) as vscode:
+        vscode.do("focus")
+        vscode.until(lambda: "Foretype ready" in status(vscode), "ready")
+        vscode.until(lambda: "no good model is configured" in status(vscode), "there is none good")
         vscode.run("Foretype: Choose a Model")
         vscode.until(lambda: any("qwen2.5-coder-0.5b" in row for row in vscode.do("rows")), "the menu")
         assert not [row for row in vscode.do("rows") if "shipped" in row and "serves now" in row]
         vscode.type("shipped")
         vscode.do("picked", text="shipped")
         vscode.press("Enter")
-        vscode.until(lambda: any("foretype-135m serves" in said for said in vscode.complaints()), "it serves")
+        vscode.until(lambda: any("foretype-135m serves" in said for said in vscode.do("notifications")), "it serves")
         vscode.until(lambda: "model: foretype-135m" in tooltip(vscode), "the item names it")
+
+
+def status(vscode):
+    return vscode.do("status") or ""
 
 
 def tooltip(vscode):
     """What the command that shows the status says, which is what the item says to who hovers over it."""
     vscode.run("Foretype: Show the Status")
-    return "\n".join(vscode.complaints())
+    return "\n".join(vscode.do("notifications"))

@@ -2,7 +2,7 @@
 
 import pytest
 from e2e.edit_model_support import edit_model
-from e2e.editors.next_edit_support import NEAR, QUESTION, TERMINALS
+from e2e.editors.next_edit_support import EDITORS, NEAR, QUESTION
 from e2e.editors.terminal_support import available
 from e2e.lsp_support import server_command
 
@@ -19,9 +19,9 @@ def model():
         yield it
 
 
-@pytest.fixture(scope="module", params=TERMINALS)
+@pytest.fixture(scope="module", params=EDITORS)
 def editor(request, model, tmp_path_factory):
-    kind = available(TERMINALS[request.param])
+    kind = available(EDITORS[request.param])
     folder = tmp_path_factory.mktemp(request.param)
     with kind(folder, SOURCE, server_command("--gateway", model.url, log=folder / "lsp.log")) as it:
         it.command("eagerness", "high")

@@ -5,8 +5,7 @@ import json
 import pytest
 from e2e.editors.emacs_support import Emacs
 from e2e.editors.neovim_support import Neovim, OldNeovim
-from e2e.editors.session_support import Tapped
-from e2e.editors.vscode_support import tapped_launcher
+from e2e.editors.test_vscode import launcher
 from e2e.lsp_support import SOURCE
 
 pytestmark = pytest.mark.timeout(300)
@@ -59,14 +58,14 @@ def test_a_repository_runs_nothing_and_configures_nothing(editor, config, served
     marker = hostile(tmp_path)
     ours = tmp_path / "bin"
     ours.mkdir()
-    tapped_launcher(tmp_path, served.url)
+    launcher(tmp_path, served.url)
     (tmp_path / "foretype").rename(ours / "foretype")
     work = tmp_path / "work"
     path = f".::{work}:{ours}:/usr/local/bin:/usr/bin:/bin"  # the repository's programs stand first
     with editor(tmp_path, SOURCE, ("foretype", "lsp"), config=config, env={"PATH": path}) as it:
         it.until_ready()
         it.offered()
-        said = Tapped(tmp_path / "tap.jsonl").messages("editor")
-        (told,) = [one["params"] for one in said if one.get("method") == "initialize"]
+        entries = map(json.loads, (tmp_path / "tap.jsonl").read_text().splitlines())
+        (told,) = [one["message"]["params"] for one in entries if one["message"].get("method") == "initialize"]
         assert set(told["initializationOptions"]) == {"suggestionGrew", "askEarly", "debounceMs"}
         assert not marker.exists() or marker.read_text() == ""

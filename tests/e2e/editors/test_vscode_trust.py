@@ -5,9 +5,9 @@ import os
 from contextlib import closing
 
 import pytest
-from e2e.editors.session_support import Tapped
-from e2e.editors.vscode_support import MISSING, VsCode, tapped_launcher
-from e2e.lsp_support import DID_CHANGE_STATUS, SOURCE
+from e2e.editors.test_vscode import MISSING, launcher
+from e2e.editors.vscode_support import VsCode
+from e2e.lsp_support import SOURCE
 
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
@@ -55,21 +55,28 @@ def hostile(marker):
     }
 
 
-def options(tapped):
+def options(vscode):
     """What the server has been told of its options, one after the other."""
-    told = ((one.get("method"), one.get("params")) for one in tapped.messages("editor"))
-    started, changed = "initialize", "workspace/didChangeConfiguration"
-    return [
-        params["initializationOptions"] if method == started else params["settings"]["foretype"]
-        for method, params in told
-        if method in (started, changed)
-    ]
+    entries = map(json.loads, (vscode.folder / "tap.jsonl").read_text().splitlines())
+    found = []
+    for entry in entries:
+        message = entry["message"]
+        if message.get("method") == "initialize":
+            found.append(message["params"]["initializationOptions"])
+        elif message.get("method") == "workspace/didChangeConfiguration":
+            found.append(message["params"]["settings"]["foretype"])
+    return found
 
 
-def index(tapped):
+def index(vscode):
     """What the server said last about other files."""
-    said = [one["params"] for one in tapped.messages("server") if one.get("method") == DID_CHANGE_STATUS]
-    return said[-1]["index"] if said else ""
+    entries = map(json.loads, (vscode.folder / "tap.jsonl").read_text().splitlines())
+    told = [
+        entry["message"]["params"]["index"]
+        for entry in entries
+        if entry["message"].get("method") == "foretype/didChangeStatus"
+    ]
+    return told[-1] if told else ""
 
 
 def found_first(folder):
@@ -87,29 +94,31 @@ def test_a_restricted_folder_configures_nothing_and_trust_lets_it_say_what_is_ha
     marker = tmp_path / "marker"
     ours = tmp_path / "home/.local/bin"
     ours.mkdir(parents=True)
-    tapped_launcher(tmp_path, served.url)
+    launcher(tmp_path, served.url)
     (tmp_path / "foretype").rename(ours / "foretype")
-    found, tapped = found_first(tmp_path), Tapped(tmp_path / "tap.jsonl")
+    found = found_first(tmp_path)
     with closing(VsCode(tmp_path, SOURCE, SETTINGS, files=hostile(marker), trust=False, env_more=found)) as vscode:
-        vscode.until_ready()
+        vscode.folder = tmp_path
+        vscode.do("focus")
+        vscode.until(lambda: "ready" in (vscode.do("status") or ""), "ready")
         vscode.press("Control+End")
         vscode.type("value = ", delay_ms=30)
         vscode.until(lambda: "value =  # scripted" in vscode.ghost(), "ghost text")
-        for said in options(tapped):
+        for said in options(vscode):
             assert said["trusted"] is False and said["multiLine"] is True and said.items() >= OURS.items()
             assert not any(name in said for name in THEIRS)
-        assert "not trusted" in index(tapped)
+        assert "not trusted" in index(vscode)
         if pictures := os.environ.get("FORETYPE_SCREENSHOTS"):
             vscode.do("screenshot", path=f"{pictures}/vscode-restricted.png")
         assert not marker.exists()
 
         vscode.run("Workspaces: Manage Workspace Trust")
         vscode.do("trust")
-        vscode.until(lambda: options(tapped)[-1]["trusted"], "the server is told")
-        vscode.until(lambda: not options(tapped)[-1]["multiLine"], "the folder's harmless setting is taken")
-        vscode.until(lambda: "not trusted" not in index(tapped), "the folder is read")
-        vscode.until(lambda: "ready" in vscode.status(), "ready")
-        said = options(tapped)[-1]
+        vscode.until(lambda: options(vscode)[-1]["trusted"], "the server is told")
+        vscode.until(lambda: not options(vscode)[-1]["multiLine"], "the folder's harmless setting is taken")
+        vscode.until(lambda: "not trusted" not in index(vscode), "the folder is read")
+        vscode.until(lambda: "ready" in (vscode.do("status") or ""), "ready")
+        said = options(vscode)[-1]
         assert said.items() >= OURS.items() and not any(name in said for name in THEIRS)
         ran = marker.read_text().splitlines() if marker.exists() else []
         assert [one for one in ran if not one.endswith("/git")] == []  # VS Code itself runs the first git that it finds
@@ -129,5 +138,5 @@ def test_no_python_of_the_folder_installs_the_server(tmp_path):
     }
     with closing(VsCode(tmp_path, SOURCE, SETTINGS, files=hostile(marker), trust=False, env_more=nothing)) as vscode:
         vscode.do("focus")
-        vscode.until(lambda: "degraded" in vscode.status(), "it gave up")
+        vscode.until(lambda: "degraded" in (vscode.do("status") or ""), "it gave up")
         assert not marker.exists()

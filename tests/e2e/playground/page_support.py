@@ -5,9 +5,10 @@ import shutil
 import time
 from pathlib import Path
 
-from e2e.browser import CHROMIUM, Browser
+from e2e.browser import Browser
 
 MODULES = Path(__file__).resolve().parents[3] / "editors/playground"
+CHROMIUM = os.environ.get("FORETYPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 MISSING = None
 if not (MODULES / "node_modules/playwright-core").is_dir() or not (MODULES / "node_modules/axe-core").is_dir():
     MISSING = "needs playwright-core and axe-core: (cd editors/playground && npm install)"
@@ -19,9 +20,7 @@ class Page(Browser):
     """Driven by drive.mjs."""
 
     def __init__(self):
-        env = {**os.environ, "FORETYPE_PLAYGROUND": str(MODULES)}
-        super().__init__(Path(__file__).parent / "drive.mjs", env=env)
-        self.do("launch", path=CHROMIUM)
+        super().__init__(Path(__file__).parent / "drive.mjs", CHROMIUM, FORETYPE_PLAYGROUND=str(MODULES))
 
     def evaluate(self, expression):
         return self.do("evaluate", expression=expression)
