@@ -120,8 +120,8 @@ embedded engine, as an editor with a plugin of ours has it. `foretype bench peer
 
 **The weights suit us better than the peers.** The network that ships was trained to see the suffix first, or some lines behind the middle token; llama.cpp's `/infill` puts
 everything above the cursor in front of the suffix, heals no token that the cursor cuts, and adds names of a project and a file. Of 150 lines of HumanEval-Infilling 12 come out exact that way
-(12 greedily, too; none with its `--spm-infill`), where our prompts give 30.9 % of 1,033. The column `Foretype, model alone, psm_classic` is our client with that
-order of the prompt, so that what the client gives can be told from what the prompt gives.
+(12 greedily, too; none with its `--spm-infill`), where our prompts give 30.9 % of 1,033. `nox-psm_classic.json` is our client, model alone, with that
+order of the prompt (`--layout psm_classic`), so that what the client gives can be told from what the prompt gives.
 
 Other work ran beside these tables, at the lowest priority; it costs llama.cpp's server more than ours. [The rows of a recorded session](index.md) had the machine to themselves.
 """
