@@ -24,7 +24,6 @@ from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedRes
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import Capabilities, EngineFinish, GenerationRequest
-from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 from foretype_backend.prefix.origin import Origin
 
@@ -226,12 +225,7 @@ class LlamaCppEngine(LocalServerEngine):
 
     def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
         params = request.params
-        tokens = check_prompt(
-            request.token_ids,
-            params.max_tokens,
-            context_limit_tokens=self._context_limit_tokens,
-            vocabulary_tokens=None,
-        )
+        tokens = self._most_tokens(request)
         fields: dict[str, Any] = {"stream": True, "temperature": params.temperature}
         if params.stop_strings:
             fields["stop"] = list(params.stop_strings)

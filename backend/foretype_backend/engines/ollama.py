@@ -25,7 +25,6 @@ from foretype_backend.engines.openai.events import (
 )
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.engines.port import Capabilities, EngineFinish, GenerationRequest
-from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 from foretype_backend.prefix.origin import Origin
 
@@ -148,12 +147,7 @@ class OllamaEngine(LocalServerEngine):
 
     def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
         params = request.params
-        tokens = check_prompt(
-            request.token_ids,
-            params.max_tokens,
-            context_limit_tokens=self._context_limit_tokens,
-            vocabulary_tokens=None,
-        )
+        tokens = self._most_tokens(request)
         body: dict[str, Any] = {**self._generate(self._text(request.token_ids), tokens), "stream": True}
         body["options"] |= {"temperature": params.temperature}
         if params.stop_strings:

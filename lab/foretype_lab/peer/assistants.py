@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import Random
@@ -23,7 +23,7 @@ from foretype_lab.peer.clocks import Clock
 from foretype_lab.peer.llama_vim import Buffer, LlamaVim, LlamaVimOptions, Sent
 from foretype_lab.peer.recorded_typist import Offer
 
-TIMINGS: Final = ["content", "timings/prompt_n", "timings/cache_n", "timings/prompt_ms", "timings/predicted_n"]
+_TIMINGS: Final = ["content", "timings/prompt_n", "timings/cache_n", "timings/prompt_ms", "timings/predicted_n"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,49 @@ class InfillServer(Protocol):
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]: ...
 
 
+class OneSlot:
+    """A llama.cpp server that answers one request after the other: what comes while it works waits behind.
+
+    Attributes:
+        rows: of what was asked, as the server reports it.
+    """
+
+    def __init__(self, server: InfillServer, loop: Clock) -> None:
+        self._server = server
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy_until_s = 0.0
+        self.rows: list[RequestRow] = []
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work that asks, and that `close` waits for."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def ask(self, body: dict[str, Any], kind: str) -> str:
+        """The text of its answer, once it would be there."""
+        sent_s = self._loop.time()
+        with self._loop.held():
+            answer, answer_ms = await self._loop.run_in_executor(self._threads, self._post, body)
+        start_s = max(sent_s, self._busy_until_s)
+        self._busy_until_s = start_s + answer_ms / 1000
+        self.rows.append(row_of_answer(kind, answer, sent_s, answer_ms, (start_s - sent_s) * 1000))
+        await asyncio.sleep(max(0.0, self._busy_until_s - self._loop.time()))
+        return str(answer["content"])
+
+    async def close(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        self._threads.shutdown()
+
+    def _post(self, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        began = time.perf_counter()
+        answer = self._server.post("/infill", body | {"response_fields": _TIMINGS})
+        return answer, (time.perf_counter() - began) * 1000
+
+
 def buffer_of(snapshot: Snapshot, caret: int) -> Buffer:
     """How Vim sees a text: no line behind the last line end, unless the caret stands there."""
     lines = [line.removesuffix("\r") for line in snapshot.text.split("\n")]
@@ -105,16 +148,13 @@ class LlamaVimAssistant:
     def __init__(
         self, server: InfillServer, loop: Clock, *, rng: Random, options: LlamaVimOptions | None = None
     ) -> None:
-        self._server = server
+        self._slot = OneSlot(server, loop)
         self._loop = loop
-        self._busy_until_s = 0.0
-        self._threads = ThreadPoolExecutor(1)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._since_s = 0.0
         self._closed = False
         self._before: tuple[str, str] = ("", "")
         self._typed = ""
-        self.rows: list[RequestRow] = []
+        self.rows = self._slot.rows
         self.news = asyncio.Event()
         self._vim = LlamaVim(
             clock=loop.time,
@@ -165,9 +205,7 @@ class LlamaVimAssistant:
 
     async def close(self) -> None:
         self._closed = True
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-        self._threads.shutdown()
+        await self._slot.close()
 
     def _hinted(self) -> None:
         # A hint that goes on where the visible one stood, less what was typed, has been visible all the time.
@@ -181,29 +219,14 @@ class LlamaVimAssistant:
         return self._loop.call_later(delay_s, lambda: None if self._closed else call())
 
     def _send(self, body: dict[str, Any], kind: Sent, answered: Callable[[str | None], None]) -> None:
-        body = body | {"response_fields": TIMINGS}
         if body["samplers"]:
-            body |= {"samplers": [*body["samplers"], "temperature"], "temperature": 0.0}
-        task = self._loop.create_task(self._answer(body, kind, answered))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _post(self, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        began = time.perf_counter()
-        answer = self._server.post("/infill", body)
-        return answer, (time.perf_counter() - began) * 1000
+            body = body | {"samplers": [*body["samplers"], "temperature"], "temperature": 0.0}
+        self._slot.start(self._answer(body, kind, answered))
 
     async def _answer(self, body: dict[str, Any], kind: Sent, answered: Callable[[str | None], None]) -> None:
-        sent_s = self._loop.time()
-        with self._loop.held():
-            answer, answer_ms = await self._loop.run_in_executor(self._threads, self._post, body)
-        # One slot: what comes while it works waits behind.
-        start_s = max(sent_s, self._busy_until_s)
-        self._busy_until_s = start_s + answer_ms / 1000
-        self.rows.append(row_of_answer(kind.value, answer, sent_s, answer_ms, (start_s - sent_s) * 1000))
-        await asyncio.sleep(max(0.0, self._busy_until_s - self._loop.time()))
+        text = await self._slot.ask(body, kind.value)
         if not self._closed:
-            answered(str(answer["content"]))
+            answered(text)
 
 
 class CountingGateway(MeasuredGateway):

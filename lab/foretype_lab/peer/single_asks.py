@@ -7,14 +7,12 @@ has those from an editor's own services. The server ends what the client would h
 from __future__ import annotations
 
 import asyncio
-import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from foretype_context.syntax.document import Change, Snapshot
 
-from foretype_lab.peer.assistants import TIMINGS, InfillServer, RequestRow, row_of_answer
+from foretype_lab.peer.assistants import InfillServer, OneSlot
 from foretype_lab.peer.clocks import Clock
 from foretype_lab.peer.recorded_typist import Offer
 
@@ -49,16 +47,13 @@ class SingleAsks:
     """
 
     def __init__(self, server: InfillServer, loop: Clock, options: AskOptions) -> None:
-        self._server = server
+        self._slot = OneSlot(server, loop)
         self._loop = loop
         self._options = options
-        self._threads = ThreadPoolExecutor(1)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._kept: dict[str, str] = {}
         self._asked = 0
-        self._busy_until_s = 0.0
         self._visible = ("", "")  # the prefix at which it was shown, and the text
-        self.rows: list[RequestRow] = []
+        self.rows = self._slot.rows
         self.news = asyncio.Event()
         self.offer: Offer | None = None
 
@@ -86,14 +81,10 @@ class SingleAsks:
             same = before is not None and "".join(self._visible).endswith(prefix[-200:] + known)
             self._show(prefix, known, before.since_s if before is not None and same else self._loop.time())
             return
-        task = self._loop.create_task(self._ask(self._asked, change.after.path, prefix, suffix))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._slot.start(self._ask(self._asked, change.after.path, prefix, suffix))
 
     async def close(self) -> None:
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-        self._threads.shutdown()
+        await self._slot.close()
 
     def _hide(self) -> None:
         self._asked += 1
@@ -137,26 +128,13 @@ class SingleAsks:
             "top_k": 1,
             "cache_prompt": True,
             "stream": False,
-            "response_fields": TIMINGS,
         }
-        sent_s = self._loop.time()
-        with self._loop.held():
-            answer, answer_ms = await self._loop.run_in_executor(self._threads, self._post, body)
-        start_s = max(sent_s, self._busy_until_s)
-        self._busy_until_s = start_s + answer_ms / 1000
-        self.rows.append(row_of_answer("completion", answer, sent_s, answer_ms, (start_s - sent_s) * 1000))
-        await asyncio.sleep(max(0.0, self._busy_until_s - self._loop.time()))
-        text = _finished(str(answer["content"]), suffix)
+        text = _finished(await self._slot.ask(body, "completion"), suffix)
         self._kept[prefix] = text
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         if mine == self._asked:
             self._show(prefix, text, self._loop.time())
-
-    def _post(self, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        began = time.perf_counter()
-        answer = self._server.post("/infill", body)
-        return answer, (time.perf_counter() - began) * 1000
 
 
 def _finished(text: str, suffix: str) -> str:

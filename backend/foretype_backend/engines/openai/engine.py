@@ -150,11 +150,18 @@ class OpenAIEngine(StreamingServer):
 
     # Requests
 
+    def _most_tokens(self, request: GenerationRequest) -> int:
+        """What its context leaves of the tokens that are asked for. Raises PromptRefusedError: it leaves none."""
+        return check_prompt(
+            request.token_ids,
+            request.params.max_tokens,
+            context_limit_tokens=self._context_limit_tokens,
+            vocabulary_tokens=None,
+        )
+
     def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
         token_ids, params, prompt_text = request.token_ids, request.params, request.prompt_text
-        max_tokens = check_prompt(
-            token_ids, params.max_tokens, context_limit_tokens=self._context_limit_tokens, vocabulary_tokens=None
-        )
+        max_tokens = self._most_tokens(request)
         features = self._features
         if not features.token_ids and self._as_text is not None:
             prompt_text = self._as_text(token_ids)
