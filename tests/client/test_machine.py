@@ -1,5 +1,7 @@
 """A machine without anything to spare: what is read of it, and when."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -93,7 +95,7 @@ def test_the_gateway_and_its_engine_are_ours_and_another_program_is_not() -> Non
     busy = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
     parent = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
     with (
-        subprocess.Popen([sys.executable, "-c", parent]) as gateway,
+        subprocess.Popen([sys.executable, "-c", parent], start_new_session=True) as gateway,
         subprocess.Popen([sys.executable, "-c", busy]) as other,
     ):
         try:
@@ -110,8 +112,7 @@ def test_the_gateway_and_its_engine_are_ours_and_another_program_is_not() -> Non
             another = read_linux(1.0, other.pid)
             assert another is not None and first.busy_s > 0
         finally:
-            subprocess.run(["pkill", "-P", str(gateway.pid)], check=False)
-            gateway.kill()
+            os.killpg(gateway.pid, signal.SIGKILL)
             other.kill()
 
 
