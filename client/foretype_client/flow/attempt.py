@@ -18,7 +18,7 @@ from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.flow.collaborators import Collaborators
-from foretype_client.flow.inflight import Flight, ReadyText, ripe
+from foretype_client.flow.inflight import ASKED, Flight, ReadyText, ripe
 from foretype_client.flow.open_documents import SortedRequests, TrackedDocument
 from foretype_client.flow.planning import Draft, Planner, call_of
 from foretype_client.flow.question import Question
@@ -29,8 +29,6 @@ from foretype_client.sources.all_sources import Gathered, Gathering
 
 _SLACK_S: Final = 1e-6
 """Timers may fire this much early, by rounding."""
-
-_ASKED: Final = (RequestClass.INTERACTIVE, RequestClass.BLOCK)
 
 
 class Attempt:
@@ -86,6 +84,10 @@ class Attempt:
             return self._nothing(now)
         if self._own is None:
             due_s = self._send_s(running, now)
+            if not running and self._in_vain():
+                self._shared.requests.drop(diverged)
+                self._outcome = Outcome.LOW_CONFIDENCE
+                return self._nothing(now)
             if due_s <= now + _SLACK_S:
                 running.append(self._send(diverged, now))
             else:
@@ -109,6 +111,8 @@ class Attempt:
         if any(flight.wanted for flight in fitting):
             return None
         due_s = self._send_s([], now)
+        if self._in_vain():
+            return None
         if due_s > now + _SLACK_S:
             return due_s
         self._send(diverged, now)
@@ -133,7 +137,7 @@ class Attempt:
     def _asked_here(self, flight: Flight) -> bool:
         """Whether a request is the one that this question would send: sent early, or for a question at the same place."""
         question = self._question
-        here = flight.wanted and flight.class_ in _ASKED and flight.strand.place == question.place
+        here = flight.wanted and flight.class_ in ASKED and flight.strand.place == question.place
         return here and question.selected is None
 
     def _harvest(self, flight: Flight, now: float) -> Suggestion | float:
@@ -176,6 +180,14 @@ class Attempt:
         if self._reuse_until_s is None:
             self._reuse_until_s = now + self._shared.options.reuse_ms / 1000
         return max(self.due_s, self._reuse_until_s)
+
+    def _in_vain(self) -> bool:
+        """Whether the last answer on this line says that this one would not be shown either."""
+        question, last = self._question, self._document.unlikely
+        if last is None or self._draft is None or question.trigger is Trigger.INVOKED or question.selected is not None:
+            return False
+        skips = question.least is not None and self._shared.policy.options.switches.skip_unlikely
+        return skips and last.rules_out(question.place, len(self._draft.plan.healed))
 
     def _gather_s(self, now: float) -> float:
         """When there is nothing more to wait for from the sources of context; asks them at the first call."""

@@ -349,6 +349,7 @@ class CompletionFlow:
         self._explanations.landed(flight)
         self._tally.last_ttft_ms = flight.ttft_ms or self._tally.last_ttft_ms
         if not flight.running:
+            document.ended(flight)
             self._landed(flight, now)
         document.wake()
         if document.waiting is None and (flight.at_line_end or not flight.running):

@@ -15,12 +15,16 @@ from foretype_wire.messages import Delta, Done, Finish, RequestClass
 
 from foretype_client.flow.cache import CachedAnswer
 from foretype_client.flow.planning import Draft
-from foretype_client.flow.strands import Strand
+from foretype_client.flow.strands import Place, Strand
 from foretype_client.ports import CompletionStream
 from foretype_client.sources.all_sources import SourceNote
 
 _WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
 _GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
+ASKED: Final = (RequestClass.INTERACTIVE, RequestClass.BLOCK)
+"""Classes of what somebody waits for."""
+_TELLS_CHARS: Final = 2
+"""So many characters more, and another token, may change what a model thinks of a line; one does not (docs/measurements/client-policy.md)."""
 _BLOCKS: Final = (SuggestionKind.BLOCK, SuggestionKind.OPENED)
 
 
@@ -121,6 +125,23 @@ class Flight:
     def ahead(self) -> bool:
         """Asked for before the user got there."""
         return self.class_ is RequestClass.SPECULATIVE
+
+    def rules_out(self, place: Place, healed: int) -> bool:
+        """Whether asking at `place` is in vain, because this answer became too unlikely to be shown and too little was typed since.
+
+        Args:
+            healed: characters before `place` that its prompt leaves out, since they may be part of a token. Where no other token begins
+                than here, the model would go on from the same prompt.
+        """
+        asked, plan = self.strand.place, self.plan
+        if self.done is None or self.done.finish is not Finish.LENGTH or plan is None:
+            return False
+        if (place.key, place.profile) != (asked.key, asked.profile) or not place.line_prefix.startswith(
+            asked.line_prefix
+        ):
+            return False
+        typed = len(place.line_prefix) - len(asked.line_prefix)
+        return typed < _TELLS_CHARS or typed == healed - len(plan.healed)
 
     def so_far(self, rest: str) -> str:
         """What of `rest` is whole: all of it at the end, whole lines with their line breaks before."""

@@ -10,9 +10,10 @@ from foretype_context.finish.post_processing import Finished, finish
 from foretype_context.folder.exclude import holds_key, reason_in_line, reason_to_exclude
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.syntax.document import Change, Snapshot
+from foretype_wire.messages import Finish
 
 from foretype_client.feedback.visible_suggestion import VisibleSuggestion
-from foretype_client.flow.inflight import Flight
+from foretype_client.flow.inflight import ASKED, Flight
 from foretype_client.flow.question import Question
 from foretype_client.flow.strands import Place, Strand
 from foretype_client.flow.suggestion import Suggestion
@@ -96,6 +97,7 @@ class TrackedDocument:
         gathered: what the last prompt was offered of other files.
         last: the last change; None before the first.
         given: the last answers, by id.
+        unlikely: the request that ended last, where its answer became too unlikely to be shown.
     """
 
     snapshot: Snapshot
@@ -105,6 +107,7 @@ class TrackedDocument:
     flights: list[Flight] = field(default_factory=list[Flight])
     waiting: Question | None = None
     given: dict[str, LastAnswer] = field(default_factory=dict[str, LastAnswer])
+    unlikely: Flight | None = None
     gathered: Gathered = field(default_factory=Gathered)
     last: Change | None = None
     head: tuple[str, str] | None = None
@@ -140,6 +143,12 @@ class TrackedDocument:
     def release(self, question: Question) -> None:
         if self.waiting is question:
             self.waiting = None
+
+    def ended(self, flight: Flight) -> None:
+        """A request of this document has."""
+        if flight.class_ in ASKED:
+            unlikely = flight.done is not None and flight.done.finish is Finish.LENGTH
+            self.unlikely = flight if unlikely else None
 
     def wake(self) -> None:
         if self.waiting is not None:

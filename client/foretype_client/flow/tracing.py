@@ -23,10 +23,10 @@ from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Segment
 from foretype_context.syntax.document import Change
 from foretype_wire.errors import RequestRefusedError
-from foretype_wire.messages import ChangeReason, Complete, Finish, RequestClass
+from foretype_wire.messages import ChangeReason, Complete, Finish
 
 from foretype_client.flow.events import FlowEvents
-from foretype_client.flow.inflight import Flight
+from foretype_client.flow.inflight import ASKED, Flight
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.ports import Clock, CompletionStream, Gateway
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _TYPED_S: Final = 2.0
 """A question this long after the last key is not that key's."""
-_ASKED: Final = (RequestClass.INTERACTIVE, RequestClass.BLOCK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +57,7 @@ class FlowTracer:
 
     def sending(self, call: Complete[Segment]) -> Complete[Segment]:
         """The call with the span that it is from now on."""
-        asked = self._waiting.get(call.document) if call.class_ in _ASKED else None
+        asked = self._waiting.get(call.document) if call.class_ in ASKED else None
         span = self._requests[call.id] = self._tracing.begin(
             "foretype.request",
             self._clock(),
@@ -104,7 +103,7 @@ class FlowTracer:
             self._tracing.end(opened.span, self._clock(), {"foretype.outcome": str(result)})
 
     def sent(self, flight: Flight, call: Complete[Segment]) -> None:
-        asked = self._waiting.get(call.document) if call.class_ in _ASKED else None
+        asked = self._waiting.get(call.document) if call.class_ in ASKED else None
         if asked is None or flight.draft is None:
             return
         self._tracing.stage("foretype.debounce", asked.question.asked_s, flight.sent_s, asked.span)

@@ -14,6 +14,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     Attributes:
         adaptive_debounce: the user's own rejections lengthen the debounce, acceptances shorten it.
         skip_deletions: a change that only deletes is no reason to ask the gateway.
+        skip_unlikely: where the model's last answer on a line became too unlikely to be shown, it is asked again when another token begins
+            and two characters were typed.
         remember_rejections: what the user refused at a place is not offered there again.
         speculative: what comes after a suggestion is asked for while it is still looked at.
         preload: the prompt of a place where the cursor rests is computed before anybody types there. Unset: where the
@@ -26,6 +28,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     adaptive_debounce: bool = True
     skip_deletions: bool = True
+    skip_unlikely: bool = True
     remember_rejections: bool = True
     speculative: bool = False
     preload: bool | None = None
