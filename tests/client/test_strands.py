@@ -1,9 +1,9 @@
 from itertools import pairwise
 
 import pytest
-from foretype_client.flow.closers import is_added_by_editor, is_closers, is_closing_line
 from foretype_client.flow.strands import WINDOW_LINES, Place, Strand
 from foretype_context.prompt.profile import Profile
+from foretype_context.syntax.closers import is_added_by_editor, is_closers, is_closing_line
 from foretype_context.syntax.document import Document, Snapshot
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from foretype_context.syntax.closers import is_added_by_editor
 from foretype_context.syntax.document import Change, Snapshot
 from foretype_context.text.strings import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource
-from foretype_client.flow.closers import is_added_by_editor
 from foretype_client.flow.strands import Place, Strand
 
 _BEFORE_CHARS: Final = 200

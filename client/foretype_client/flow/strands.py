@@ -14,10 +14,9 @@ from hashlib import blake2b
 from typing import Final
 
 from foretype_context.prompt.profile import Profile
+from foretype_context.syntax.closers import is_closers, is_closing_line
 from foretype_context.syntax.document import Snapshot
 from foretype_context.text.strings import plain_line_ends
-
-from foretype_client.flow.closers import is_closers, is_closing_line
 
 WINDOW_LINES: Final = 16
 WINDOW_CHARS: Final = 2000

@@ -30,6 +30,7 @@ from foretype_context.prompt.templates import (
 from foretype_context.prompt.windows import (
     View,
     anchor_at,
+    behind_block_end,
     below_end,
     chunks,
     first_tokens,
@@ -38,6 +39,7 @@ from foretype_context.prompt.windows import (
     still_holds,
     window_start,
 )
+from foretype_context.syntax.closers import is_closers
 from foretype_context.tokens.tokenizer import Tokenizer, cut_points
 
 IDLE_SECONDS: Final = 3.0
@@ -374,7 +376,7 @@ def psm_classic(request: LayoutRequest) -> FilePart:
     view, tokenizer = request.view, request.tokenizer
     typed, healed = _middle(request, view.line_start, request.tokens // 2)
     typed_start = view.offset - len(healed) - len(typed)
-    below = _below_cursor(request, freeze=False)
+    below = _below(request, view.offset, min(request.suffix_tokens, request.tokens // 3), freeze=False)
     start = _fits_above(request, view.line, tokenizer.count(typed), below.tokens)
     first = start if typed_start == view.line_start else typed_start
     return FilePart(
@@ -388,19 +390,27 @@ def psm_classic(request: LayoutRequest) -> FilePart:
     )
 
 
-def _below_cursor(request: LayoutRequest, *, freeze: bool) -> _Below:
-    """The suffix from the cursor on, for the layouts that have no tail."""
-    view = request.view
+def _below_typed(request: LayoutRequest) -> _Below:
+    """The frozen suffix from the cursor on, without what an editor closes by itself.
+
+    That comes and goes as the user types, and all that stands behind it would be computed again.
+    """
+    view, snapshot = request.view, request.view.snapshot
+    start = view.line_end if is_closers(view.tail, snapshot.language) else view.offset
+    if start == view.line_end and not request.idle:
+        start = behind_block_end(view, request.memory) or start
     tokens = min(request.suffix_tokens, request.tokens // 3)
-    return _below(request, view.offset, tokens, freeze=freeze)
+    below = _below(request, start, tokens, freeze=True)
+    hidden = (FrozenSpan(view.offset, start, ""),) if start > view.offset else ()
+    return replace(below, frozen=(*hidden, *below.frozen))
 
 
 def spm(request: LayoutRequest) -> FilePart:
-    """Frozen suffix from the cursor on · middle token · text up to the cursor.
+    """Frozen suffix from the cursor on, or from behind closers · middle token · text up to the cursor.
 
     The text since the last place where token counts add up is the middle: nothing separates it from the lines above.
     """
-    return replace(_up_to_cursor(request, _below_cursor(request, freeze=True)), suffix_first=True)
+    return replace(_up_to_cursor(request, _below_typed(request)), suffix_first=True)
 
 
 def _up_to_cursor(request: LayoutRequest, below: _Below) -> FilePart:

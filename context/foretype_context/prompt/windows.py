@@ -11,6 +11,7 @@ from typing import Final
 from zlib import crc32
 
 from foretype_context.prompt.plan import FileMemory
+from foretype_context.syntax.closers import is_closing_line
 from foretype_context.syntax.document import Snapshot
 from foretype_context.tokens.tokenizer import CutRule, Tokenizer, cut_points
 
@@ -153,6 +154,18 @@ def below_end(snapshot: Snapshot, start: int, limit_tokens: int, tokenizer: Toke
         line -= 1
         end = max(snapshot.line_start(line), start)
     return end
+
+
+def behind_block_end(view: View, memory: FileMemory | None) -> int | None:
+    """Where the suffix of before begins now, if all that came in front of it is the line that ends a block: an editor's, at Enter."""
+    snapshot, line = view.snapshot, view.line + 1
+    if memory is None or line >= snapshot.line_count:
+        return None
+    text, end = snapshot.line_text(line), snapshot.line_end(line)
+    if not text.strip() or not is_closing_line(text, snapshot.language):
+        return None
+    stands = len(snapshot.text) - end == memory.below_chars and snapshot.text.startswith(memory.below, end)
+    return end if stands else None
 
 
 def still_holds(
