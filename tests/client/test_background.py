@@ -192,6 +192,24 @@ async def test_a_token_that_only_warmed_is_no_suggestion() -> None:
         assert answer is not None and answer.source is Origin.NETWORK
 
 
+@pytest.mark.parametrize("goes_on", ["elsewhere", "typing", "here"])
+async def test_what_only_warms_ends_with_the_next_move_or_question(goes_on: str) -> None:
+    def endless(call: Complete[Segment]) -> Script:
+        return Script([(60, "never")]) if call.class_ is RequestClass.WARM else ahead_of(call)
+
+    async with desk(endless, "a = 1\nb = |\n", preload=True) as one:
+        one.flow.rested(one.document.snapshot(), one.cursor)
+        await asyncio.sleep(0.5)
+        (warm,) = one.gateway.calls
+        assert one.gateway.given_up(warm) == 0
+        if goes_on == "typing":
+            await one.typed("c")
+        else:
+            one.cursor = 3 if goes_on == "elsewhere" else one.cursor
+            one.flow.rested(one.document.snapshot(), one.cursor)
+        assert one.gateway.given_up(warm) == (goes_on != "here")
+
+
 @pytest.mark.parametrize("busy", ["typing", "asking", "offline", "off"])
 async def test_nothing_is_preloaded_while_there_is_better_to_do(busy: str) -> None:
     async with desk(Script([(0.5, "foo")]), "b = |", preload=busy != "off") as one:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Segment
 from foretype_context.syntax.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
-from foretype_wire.messages import RequestClass
+from foretype_wire.messages import Complete, RequestClass
 
 from foretype_client.flow.after_accepting import Way, WayPoint, way_after
 from foretype_client.flow.collaborators import Collaborators
-from foretype_client.flow.inflight import Flight
+from foretype_client.flow.inflight import ASKED, Flight
 from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import Planner, call_of
 from foretype_client.flow.strands import Place, Strand
@@ -55,6 +56,7 @@ class Background:
         self._switches = shared.policy.options.switches
         self._paused_until_s = float("-inf")
         self._books: dict[str, _Book] = {}
+        shared.requests.departed.add(self._departed)
 
     def shown(self, document: TrackedDocument, snapshot: Snapshot, offset: int, suggestion: Suggestion) -> None:
         """`suggestion` was answered at character `offset` of `snapshot`: if it stands for a while, what comes after it is asked for."""
@@ -99,6 +101,8 @@ class Background:
         book = self._books.setdefault(snapshot.uri, _Book())
         if book.resting is not None:
             book.resting.cancel()
+        if book.preloaded is not None and Place.of(snapshot, offset, self._shared.gateway.profile) != book.preloaded:
+            self._shared.requests.drop(book.warm)
         left_ms = self._shared.options.background.rest_ms - (self._shared.clock() - document.stood_s) * 1000
         book.resting = self._later(max(0.0, left_ms), lambda: self._preload(document, book, snapshot, offset))
 
@@ -120,6 +124,11 @@ class Background:
             retry_after_ms = flight.error.retry_after_ms
             pause_s = _PAUSE_S if retry_after_ms is None else retry_after_ms / 1000
             self._paused_until_s = max(self._paused_until_s, now + pause_s)
+
+    def _departed(self, flight: Flight, call: Complete[Segment]) -> None:
+        """What the user asks for computes the rest of a prompt that was only warmed."""
+        if flight.class_ in ASKED and (book := self._books.get(call.document)) is not None:
+            self._shared.requests.drop(book.warm)
 
     def _later(self, delay_ms: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(delay_ms / 1000, call)

@@ -287,6 +287,7 @@ class ForetypeAssistant:
 
     def moved(self, snapshot: Snapshot, caret: int) -> None:
         self._hide()
+        self._flow.rested(snapshot, caret)
 
     def _hide(self) -> None:
         self._asked += 1

@@ -12,6 +12,7 @@ from foretype_eval.errors import RecordingError
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_eval.statistics import percentiles
 from foretype_models.artifacts import digest_file
+from foretype_wire.messages import RequestClass
 
 from foretype_lab.peer.assistants import ForetypeAssistant, RequestRow
 from foretype_lab.peer.clocks import Clock, WallLoop
@@ -66,6 +67,7 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         "accept_rule": str(options.rule),
         "decide_ms": options.decide_ms,
         "debounce_ms": options.debounce_ms,
+        "preload": options.preload,
         "unsure": options.unsure,
         "seed": options.seed,
         "systems": rows,
@@ -150,7 +152,7 @@ def _own(assistant: ForetypeAssistant) -> dict[str, Any]:
 
 
 def _row(tally: TypistTally, rows: Sequence[RequestRow], own: dict[str, Any]) -> dict[str, Any]:
-    asked = [row for row in rows if row.kind != "warm_up"]
+    asked = [row for row in rows if row.kind not in ("warm_up", RequestClass.WARM)]
     # Warm: most of the prompt was in the cache, whatever the reason.
     warm = [row for row in asked if 2 * row.evaluated_tokens <= row.prompt_tokens]
     cold = [row for row in asked if 2 * row.evaluated_tokens > row.prompt_tokens]

@@ -99,7 +99,11 @@ def _foretype(
         gateway,
         lambda _: planner,
         clock=loop.time,
-        policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms, switches=Switches(unsure=options.unsure))),
+        policy=Policy(
+            PolicyOptions(
+                debounce_ms=options.debounce_ms, switches=Switches(unsure=options.unsure, preload=options.preload)
+            )
+        ),
         cache=CompletionCache(),
         local=local,
         rng=rng,
