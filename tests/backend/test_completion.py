@@ -6,7 +6,7 @@ from backend.world import TOKENIZER
 from foretype_backend.admission.limits import Reservation
 from foretype_backend.admission.outcomes import CODES, FINISHES, HTTP_STATUS, Reason
 from foretype_backend.doors.readiness import UnreadyReason
-from foretype_backend.engines.port import Chunk
+from foretype_backend.engines.port import Chunk, EngineFinish
 from foretype_backend.errors import FAULT_MESSAGES, Fault
 from foretype_backend.serving.completion import AdmittedRequest, Asked, Claim, Record
 from foretype_backend.serving.output_text import OutputText
@@ -80,6 +80,23 @@ def test_tokens_are_counted_after_the_cancel_only() -> None:
     one.stop(Reason.CANCELLED)
     one.output.feed(Chunk(token_ids=(302,)))
     assert (one.usage().generated_tokens, one.usage().tokens_after_cancel) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "counts"),
+    [
+        (Chunk(finish=EngineFinish.ABORTED), False),
+        (Chunk(token_ids=(300,), finish=EngineFinish.ABORTED), True),
+        (Chunk(finish=EngineFinish.END_TOKEN), True),
+        (Chunk(token_ids=(300,)), True),
+    ],
+)
+def test_a_prompt_that_was_given_up_before_its_first_token_counts_nothing(chunk: Chunk, counts: bool) -> None:
+    one = record()
+    one.cached_tokens, one.cached_source = 1, "directory"
+    one.note(chunk, 1.0)
+    usage = one.usage()
+    assert (usage.prompt_tokens > 0, usage.cached_tokens > 0) == (counts, counts)
 
 
 @pytest.mark.parametrize("reason", list(Reason))

@@ -234,7 +234,10 @@ class Edited(_Message, frozen=True, kw_only=True, tag="edited"):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Token counts of one completion; `cached_source` is `engine` (reported) or `directory` (predicted)."""
+    """Token counts of one completion; `cached_source` is `engine` (reported) or `directory` (predicted).
+
+    The prompt's are 0 where nothing came of it: it was given up before its first token.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0

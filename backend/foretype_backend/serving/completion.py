@@ -14,7 +14,7 @@ from foretype_wire.messages import Finish, RequestClass, Timings, Usage
 
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
-from foretype_backend.engines.port import Chunk
+from foretype_backend.engines.port import Chunk, EngineFinish
 from foretype_backend.identity.accounts import refused_cost
 from foretype_backend.identity.directory import Principal
 from foretype_backend.prefix.origin import Origin
@@ -219,6 +219,7 @@ class Record:
         answer_start: tokens with which the gateway began the answer, for an engine that began otherwise; they follow the prompt. None where
             the gateway did not.
         counted_generated_tokens: generated in this attempt, by the engine's count.
+        prompt_computed: something came of the prompt; how much of one was computed that was given up before, nobody tells.
         generated_before: tokens of earlier attempts, by the engine's count or else those that came.
         received_before: tokens that came in earlier attempts.
     """
@@ -234,6 +235,7 @@ class Record:
     first_chunk: float | None = None
     first_text: float | None = None
     last_chunk: float | None = None
+    prompt_computed: bool = False
     queue_ms: float = 0.0
     prefill_ms: float | None = None
     cached_tokens: int = 0
@@ -291,6 +293,8 @@ class Record:
         if self.first_chunk is None:
             self.first_chunk = now
         self.last_chunk = now
+        if chunk.token_ids or chunk.finish is not EngineFinish.ABORTED:
+            self.prompt_computed = True
         self.engine_done = chunk.finish is not None
         if chunk.cached_tokens is not None:
             self.cached_tokens = chunk.cached_tokens
@@ -304,12 +308,17 @@ class Record:
         if chunk.prefill_ms is not None:
             self.prefill_ms = chunk.prefill_ms
 
+    def warmed(self, now: float) -> None:
+        """The prompt is in the cache, which is all that was asked."""
+        self.first_chunk = self.last_chunk = now
+        self.prompt_computed = True
+
     def usage(self) -> Usage:
         generated = self.generated_tokens
         prompt_tokens = self.counted_prompt_tokens or len(self.job.prompt.ids)
         return Usage(
-            prompt_tokens=prompt_tokens if self.first_chunk is not None else 0,
-            cached_tokens=self.cached_tokens,
+            prompt_tokens=prompt_tokens if self.prompt_computed else 0,
+            cached_tokens=self.cached_tokens if self.prompt_computed else 0,
             cached_source=self.cached_source,
             generated_tokens=generated,
             tokens_after_cancel=max(0, generated - self.generated_at_stop) if self.stop_reason is not None else 0,

@@ -115,7 +115,7 @@ class Generation:
         salt, origin = self._whose(job)
         if job.prefill_only:
             await self._engine.warm(job.prompt.ids, salt=salt, origin=origin)
-            record.first_chunk = record.last_chunk = self._clock()
+            record.warmed(self._clock())
             return self._ended(record, record.stop_reason or Reason.LENGTH)
         params = GenerationParams(
             max_tokens=max(1, job.most_tokens - len(record.answer_start or ())),
