@@ -111,14 +111,6 @@ class ClientOptions:
     learn: bool = False
     trusted: bool = True
 
-    def policy_here(self) -> PolicyOptions:
-        """The policy with what it leaves to the gateway: only a private one computes beforehand, for nobody waits behind it."""
-        switches = self.policy.switches
-        if switches.preload is not None:
-            return self.policy
-        switches = msgspec.structs.replace(switches, preload=self.gateway is None)
-        return msgspec.structs.replace(self.policy, switches=switches)
-
 
 class Assemblers:
     """The assembler of the current profile, once its tokenizer is here; download and loading stay off the event loop.
@@ -337,7 +329,7 @@ async def open_client(
             options.state_dir, model=options.model, clock=clock, timeout_s=options.start_timeout_s
         )
 
-    policy = options.policy_here()
+    policy = options.policy
     session = Session(
         gateways[0] if gateways else "",
         token=options.token,

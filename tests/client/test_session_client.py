@@ -10,8 +10,7 @@ from client.wire_server import WireServer
 from context.tiny import raw
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.errors import GatewayStartError, TokenizerFetchError
-from foretype_client.policy.switches import Switches
-from foretype_client.policy.trigger import PolicyOptions, Trigger
+from foretype_client.policy.trigger import Trigger
 from foretype_client.session.session import Session
 from foretype_context.errors import UnknownGrammarError
 from foretype_context.prompt.templates import grammar
@@ -169,19 +168,3 @@ def test_clones_of_a_repository_share_its_id_and_a_bare_folder_has_its_own(tmp_p
     assert first.root == str(original)
     assert len({first.repository, unborn.repository, workspace_of(folder).repository}) == 3
     assert workspace_of(tmp_path / "missing").repository
-
-
-@pytest.mark.parametrize(
-    ("gateway", "chosen", "preloads"),
-    [
-        (None, None, True),
-        ("ws://team/v1/stream", None, False),
-        (None, False, False),
-        ("ws://team/v1/stream", True, True),
-    ],
-)
-def test_prompts_are_computed_beforehand_where_nobody_else_waits(gateway, chosen, preloads) -> None:
-    policy = PolicyOptions(switches=Switches(preload=chosen), debounce_ms=25)
-    here = ClientOptions(gateway=gateway, policy=policy).policy_here()
-    assert here.switches.preload is preloads
-    assert here.debounce_ms == 25

@@ -35,8 +35,8 @@ def peer(
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 25.0,
     preload: Annotated[
-        bool, typer.Option(help="Our client computes prompts where the caret rests, as with a private gateway.")
-    ] = True,
+        bool, typer.Option("--preload", help="Our client computes prompts where the caret rests.")
+    ] = False,
     unsure: Annotated[bool, typer.Option("--unsure", help="Show what our model says however unlikely it is.")] = False,
     threads: Annotated[int, typer.Option(min=0, help="Of llama.cpp; 0: as many as the embedded engine takes.")] = 0,
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type of a repository; default .py.")] = None,
