@@ -123,7 +123,7 @@ everything above the cursor in front of the suffix, heals no token that the curs
 (12 greedily, too; none with its `--spm-infill`), where our prompts give 30.9 % of 1,033. `nox-psm_classic.json` is our client, model alone, with that
 order of the prompt (`--layout psm_classic`), so that what the client gives can be told from what the prompt gives.
 
-Other work ran beside these tables, at the lowest priority; it costs llama.cpp's server more than ours. [The rows of a recorded session](index.md) had the machine to themselves.
+The tables had the machine to themselves, as [the rows of a recorded session](index.md) had, but for the last, beside which other work ran at the lowest priority.
 """
 
 _METHOD: Final = """## How it is measured
@@ -136,7 +136,8 @@ _METHOD: Final = """## How it is measured
 - **On a virtual clock** time is virtual between requests and real within them: keys come as recorded, an answer takes as long as it took. llama.vim's requests
   wait while the server is busy. Ours are measured one by one: if two overlap on the recorded clock, neither slows the other, which favours
   us; the table says how often. Text of a cancelled request does not count as generated, since an engine stops at its next token; its processor time
-  does count, for nothing is cancelled there. **On the clock on the wall** (`--live`) all of it is as it is.
+  does count, for nothing is cancelled there. **On the clock on the wall** (`--live`) all of it is as it is, but the prompt tokens of a request that was given up before its first token are
+  not known, and not counted.
 - **Processor seconds**: of the process that types and has the client in it, and of all that it started. llama.vim's own client is not in it: `curl` and Vim's script.
 - **First token**: ours from sending on the socket to the first delta in the client; llama.cpp's is the server's own `prompt_ms`, without
   transport and without starting `curl`. llama.vim does not stream and sees nothing before the whole answer. Warm: at most half of the prompt
