@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from foretype_client.policy.switches import Switches
 from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
@@ -34,10 +35,10 @@ def peer(
     layout: Annotated[str | None, typer.Option(help="Of our prompts; default what the gateway says.")] = None,
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 25.0,
-    preload: Annotated[
-        bool, typer.Option("--preload", help="Our client computes prompts where the caret rests.")
-    ] = False,
-    unsure: Annotated[bool, typer.Option("--unsure", help="Show what our model says however unlikely it is.")] = False,
+    with_: Annotated[
+        str,
+        typer.Option("--with", help=f"Parts of our client's policy to switch on, of {', '.join(Switches.names())}."),
+    ] = "",
     threads: Annotated[int, typer.Option(min=0, help="Of llama.cpp; 0: as many as the embedded engine takes.")] = 0,
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type of a repository; default .py.")] = None,
 ) -> None:
@@ -45,6 +46,11 @@ def peer(
     named = tuple(part.strip() for part in systems.split(",") if part.strip())
     if unknown := [name for name in named if name not in SYSTEMS]:
         fail(f"--systems: {', '.join(unknown)} is none of {', '.join(SYSTEMS)}")
+    switched_on = tuple(part.strip() for part in with_.split(",") if part.strip())
+    try:
+        Switches().switched(on=switched_on)
+    except ValueError as error:
+        fail(f"--with: {error}")
     options = PeerOptions(
         source=recording,
         gguf=gguf,
@@ -57,8 +63,7 @@ def peer(
         layout=layout,
         rule=accept,
         debounce_ms=debounce_ms,
-        preload=preload,
-        unsure=unsure,
+        with_=switched_on,
         threads_wanted=threads,
     )
     try:

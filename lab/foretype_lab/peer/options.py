@@ -21,8 +21,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
             `foretype_network` (the product without its local candidate).
         live: keys come at their own time on the clock on the wall, and not on a virtual one.
         layout: of our prompts, in place of what the gateway says.
-        preload: our client computes the prompt of a place where the caret rests.
-        unsure: what our model says is shown even where the profile calls it too unlikely.
+        with_: parts of our client's policy that are switched on besides (`foretype_client.policy.switches`).
         threads_wanted: of llama.cpp; 0 for as many as the embedded engine takes by itself, half of the cores.
     """
 
@@ -38,8 +37,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     rule: Rule = Rule.LINE
     decide_ms: float = 200.0
     debounce_ms: float = 25.0
-    preload: bool = False
-    unsure: bool = False
+    with_: tuple[str, ...] = ()
     threads_wanted: int = 0
     seed: int = 0
 

@@ -99,11 +99,7 @@ def _foretype(
         gateway,
         lambda _: planner,
         clock=loop.time,
-        policy=Policy(
-            PolicyOptions(
-                debounce_ms=options.debounce_ms, switches=Switches(unsure=options.unsure, preload=options.preload)
-            )
-        ),
+        policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms, switches=Switches().switched(on=options.with_))),
         cache=CompletionCache(),
         local=local,
         rng=rng,
