@@ -130,7 +130,7 @@ async def test_a_cancelled_request_frees_its_slot(tmp_path: Path) -> None:
             async with asyncio.timeout(60):
                 while (await slots(server))[0]["is_processing"]:  # noqa: ASYNC110  it has no event for it
                     await asyncio.sleep(0.01)
-            assert (await asked(client, "a.py", "x = ")).raw.startswith("abcd")
+            assert (await asked(client, "a.py", "x = ")).text.startswith("abcd")
             assert await written(server) - before < 900
 
 
@@ -145,14 +145,14 @@ async def test_more_documents_than_slots_are_all_answered(tmp_path: Path) -> Non
     with llama_server(chain(tmp_path, "coder-base", "abcdef"), "-np", "2", "-c", "4096") as server:
         async with gateway(server) as client:
             answers = await asyncio.gather(*(asked(client, f"{n}.py", f"x{n} = ") for n in range(6)))
-    assert [one.raw for one in answers] == ["abcdef"] * 6
+    assert [one.text for one in answers] == ["abcdef"] * 6
 
 
 async def test_another_model_in_its_place_is_told_and_the_right_one_is_taken_back(tmp_path: Path) -> None:
     right, other = chain(tmp_path, "right-coder-base", "abcdef"), chain(tmp_path, "other-coder-base", "ghijkl")
     with llama_server(right) as server:
         async with gateway(server) as client:
-            assert (await asked(client, "a.py", "x = ")).raw == "abcdef"
+            assert (await asked(client, "a.py", "x = ")).text == "abcdef"
             port = int(server.url.rpartition(":")[2])
             server.__exit__(None, None, None)
             with (
@@ -163,7 +163,7 @@ async def test_another_model_in_its_place_is_told_and_the_right_one_is_taken_bac
             ):
                 await asked(client, "a.py", "x = ")
             with llama_server(right, port=port):
-                assert (await asked(client, "a.py", "x = ")).raw == "abcdef"
+                assert (await asked(client, "a.py", "x = ")).text == "abcdef"
 
 
 async def test_prose_is_refused_before_ready(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from foretype_backend.engines.by_name import load_engine
-from foretype_backend.engines.port import Engine, GenerationParams, GenerationRequest
+from foretype_backend.engines.port import Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json
@@ -46,8 +46,11 @@ class Timed(NamedTuple):
 async def _timed(engine: Engine, name: str, prompt: Sequence[int], most: int = 1) -> Timed:
     began, times = time.perf_counter(), list[float]()
     async for chunk in engine.generate(GenerationRequest(name, prompt, GenerationParams(max_tokens=most))):
-        # A server tells texts, a token in each; one of a token that is no text yet comes with the next.
-        times += [time.perf_counter()] * (len(chunk.token_ids) or bool(chunk.text))
+        # A server tells texts, a token in each; one of a token that is no text yet comes with the next, or with the end.
+        came = (
+            len(chunk.token_ids) or bool(chunk.text) or (not times and chunk.finish not in (None, EngineFinish.ABORTED))
+        )
+        times += [time.perf_counter()] * came
     if not times:
         raise EngineUnavailableError(f"nothing was written behind {len(prompt)} tokens")
     return Timed((times[0] - began) * 1000, (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0.0)
