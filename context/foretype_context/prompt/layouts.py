@@ -71,6 +71,11 @@ class LayoutRequest:
     strategy: Strategy = DEFAULT_STRATEGY
 
     @property
+    def below_tokens(self) -> int:
+        """For all text below the cursor together."""
+        return min(self.suffix_tokens, self.tokens // 3)
+
+    @property
     def idle(self) -> bool:
         return self.memory is not None and self.now - self.memory.planned_at >= IDLE_SECONDS
 
@@ -163,7 +168,7 @@ def _below(request: LayoutRequest, start: int, tokens: int, *, freeze: bool) -> 
 
 
 def _tail_room(request: LayoutRequest) -> int:
-    room = min(request.suffix_tokens, request.tokens // 3)
+    room = request.below_tokens
     return min(room, request.tokens // 8) if request.grammar.tail else room
 
 
@@ -304,7 +309,7 @@ def _psm(
     middle_tokens = tokenizer.count(middle)
     tail, below_start = _tail(request, _tail_room(request), tail_lines)
     tail_tokens = tokenizer.count(tail.text) if tail is not None else 0
-    room = min(request.suffix_tokens, request.tokens // 3) - (0 if request.grammar.tail else tail_tokens)
+    room = request.below_tokens - (0 if request.grammar.tail else tail_tokens)
     below = _below(request, below_start, max(room, 0), freeze=True)
     start = _fits_above(request, hole_line, middle_tokens, tail_tokens + below.tokens, quantum)
     middle_start = view.offset - len(healed) - len(middle)
@@ -376,7 +381,7 @@ def psm_classic(request: LayoutRequest) -> FilePart:
     view, tokenizer = request.view, request.tokenizer
     typed, healed = _middle(request, view.line_start, request.tokens // 2)
     typed_start = view.offset - len(healed) - len(typed)
-    below = _below(request, view.offset, min(request.suffix_tokens, request.tokens // 3), freeze=False)
+    below = _below(request, view.offset, request.below_tokens, freeze=False)
     start = _fits_above(request, view.line, tokenizer.count(typed), below.tokens)
     first = start if typed_start == view.line_start else typed_start
     return FilePart(
@@ -399,8 +404,7 @@ def _below_typed(request: LayoutRequest) -> _Below:
     start = view.line_end if is_closers(view.tail, snapshot.language) else view.offset
     if start == view.line_end and not request.idle:
         start = behind_block_end(view, request.memory) or start
-    tokens = min(request.suffix_tokens, request.tokens // 3)
-    below = _below(request, start, tokens, freeze=True)
+    below = _below(request, start, request.below_tokens, freeze=True)
     hidden = (FrozenSpan(view.offset, start, ""),) if start > view.offset else ()
     return replace(below, frozen=(*hidden, *below.frozen))
 

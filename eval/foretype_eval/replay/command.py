@@ -73,8 +73,8 @@ def replay(
         learn=learn,
         in_strings=in_strings,
         in_comments=in_comments,
-        with_=_switches(with_),
-        without=_switches(without),
+        with_=policy_switches(with_),
+        without=policy_switches(without),
         debounce_ms=debounce_ms,
         layout=layout,
         decide_ms=decide_ms,
@@ -93,13 +93,13 @@ def replay(
     tell(result, _print, as_json=as_json)
 
 
-def _switches(names: str) -> tuple[str, ...]:
-    """Ends the command at a name that is no switch."""
+def policy_switches(names: str, options: str = "--with, --without") -> tuple[str, ...]:
+    """The names of switches in what was given for `options`, sorted. Ends the command at one that is none."""
     listed = tuple(sorted(name.strip().replace("-", "_") for name in names.split(",") if name.strip()))
     try:
         Switches().switched(on=listed)
     except ValueError as error:
-        fail(f"--with, --without: {error}")
+        fail(f"{options}: {error}")
     return listed
 
 

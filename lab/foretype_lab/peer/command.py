@@ -11,6 +11,7 @@ from foretype_context.errors import ForetypeError
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.replay.accept import Rule
+from foretype_eval.replay.command import policy_switches
 from rich.table import Table
 
 from foretype_lab.errors import PeerResultError
@@ -46,11 +47,6 @@ def peer(
     named = tuple(part.strip() for part in systems.split(",") if part.strip())
     if unknown := [name for name in named if name not in SYSTEMS]:
         fail(f"--systems: {', '.join(unknown)} is none of {', '.join(SYSTEMS)}")
-    switched_on = tuple(part.strip() for part in with_.split(",") if part.strip())
-    try:
-        Switches().switched(on=switched_on)
-    except ValueError as error:
-        fail(f"--with: {error}")
     options = PeerOptions(
         source=recording,
         gguf=gguf,
@@ -63,7 +59,7 @@ def peer(
         layout=layout,
         rule=accept,
         debounce_ms=debounce_ms,
-        with_=switched_on,
+        with_=policy_switches(with_, "--with"),
         threads_wanted=threads,
     )
     try:
