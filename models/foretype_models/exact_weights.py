@@ -7,12 +7,8 @@ time, and kept; the header stays as it was, byte for byte, but for types, places
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
-import shutil
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
@@ -21,6 +17,7 @@ from typing import Any, BinaryIO, Final
 
 from foretype_models.errors import GgufError
 from foretype_models.gguf_metadata import GgufReader, TensorEntry, open_gguf, read_pairs
+from foretype_models.kept import keep, name_of
 
 TYPES: Final = {  # id: (name, values in a block, bytes of a block)
     0: ("F32", 1, 4),
@@ -56,7 +53,6 @@ _FORMAT: Final = "1"
 _Q8_0, _Q8_0_FILE = 8, 7
 _FILE_TYPE: Final = b"general.file_type"
 _UINT32: Final = struct.pack("<I", 4)
-_KEPT_MAX: Final = 3
 _CHUNK_VALUES: Final = 1 << 22
 _VALUES_S: Final = 12e6
 """Converted in a second by one slow core."""
@@ -136,26 +132,21 @@ def exact_copy(path: Path, folder: Path, progress: Callable[[int, int], None] = 
     layout = _layout(path)
     if not any(_is_converted(one) for one in layout.tensors):
         return path
-    import filelock
+    def make(target: Path) -> None:
+        with target.open("wb") as out, path.open("rb") as source:
+            _write(source, layout, out, path, progress)
+            out.flush()
+            os.fsync(out.fileno())
 
-    target = folder / f"{_key(path)}-q8_0.gguf"
-    need = sum(bytes_of(_as_q8(one)) for one in layout.tensors)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with filelock.FileLock(folder / "making.lock", mode=0o600):
-            if not target.is_file():
-                if shutil.disk_usage(folder).free < need:
-                    raise OSError(f"{need / 1e6:,.0f} MB are needed")
-                _clean(folder)
-                _make(path, layout, target, progress)
-            with contextlib.suppress(OSError):
-                os.utime(target)
+        return keep(
+            folder / f"{name_of(path, _FORMAT)}-q8_0.gguf", sum(bytes_of(_as_q8(one)) for one in layout.tensors), make
+        )
     except OSError as error:
         raise GgufError(
             f"{path}: its copy in Q8_0 cannot be kept in {folder} ({error.strerror or error}); make room or the folder writable, name "
             "another with engine.options.prepared_dir, or take a file quantised as Q8_0"
         ) from error
-    return target
 
 
 def _layout(path: Path) -> _Layout:
@@ -170,35 +161,8 @@ def _layout(path: Path) -> _Layout:
     return open_gguf(path, read)
 
 
-def _key(path: Path) -> str:
-    """Another for each file, and for each change of it."""
-    status = path.stat()
-    said = f"{path.resolve()}\0{status.st_size}\0{status.st_mtime_ns}\0{_FORMAT}"
-    return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
 def _as_q8(one: TensorEntry) -> TensorEntry:
     return replace(one, kind=_Q8_0) if _is_converted(one) else one
-
-
-def _clean(folder: Path) -> None:
-    """Leave room for one more; those that were used last stay."""
-    kept = sorted(folder.glob("*-q8_0.gguf"), key=lambda one: one.stat().st_mtime, reverse=True)
-    for one in (*kept[_KEPT_MAX - 1 :], *folder.glob("making-*")):
-        one.unlink(missing_ok=True)
-
-
-def _make(path: Path, layout: _Layout, target: Path, progress: Callable[[int, int], None]) -> None:
-    handle, name = tempfile.mkstemp(prefix="making-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as out, path.open("rb") as source:
-            _write(source, layout, out, path, progress)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _write(source: BinaryIO, layout: _Layout, out: BinaryIO, path: Path, progress: Callable[[int, int], None]) -> None:

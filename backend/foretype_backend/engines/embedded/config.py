@@ -29,8 +29,8 @@ class EmbeddedConfig:
         threads: inference threads. Unset: half of the cores, since the editor needs the others.
         nice: added to the niceness of the process.
         prompt_lookup_tokens: tokens drafted from the prompt itself per step; 0 switches it off.
-        prepared_dir: where exact copies of files are kept that the library would read as another model. Unset: `engine` in the
-            user's cache directory.
+        prepared_dir: where models are kept as OpenVINO made them out of their files, for a start in less time and memory, and exact
+            copies of files that it would read as another model. Unset: `engine` in the user's cache directory.
         start_timeout_s: a model that is not loaded by then failed to start.
         hang_s: silence, with requests running, after which the process is ended and started again.
         restart_wait_s: how long a request waits for an engine that is starting again.

@@ -21,7 +21,7 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         threads: inference threads; None takes half of the cores.
         nice: added to the process's niceness.
         prompt_lookup_tokens: tokens drafted from the prompt itself in each step; 0 switches it off.
-        prepared_dir: where exact copies of files are kept; None keeps none.
+        prepared_dir: where what is made of files is kept; None keeps nothing.
     """
 
     model: str

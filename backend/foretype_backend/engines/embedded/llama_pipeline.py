@@ -145,6 +145,9 @@ class LlamaPipeline:
     def drop(self, job_id: int) -> None:
         self._keep(self._jobs.pop(job_id).sequence)
 
+    def settle(self) -> None:
+        """It computes from the pages of the file."""
+
     def step(self) -> tuple[dict[int, Read], int]:
         batch = self._batch()
         if not batch:
@@ -198,7 +201,7 @@ class LlamaPipeline:
             choice = logits / job.submit.temperature + job.random.gumbel(size=len(logits))
         token = int(choice.argmax())
         if job.submit.begins and (allowed := job.beginning.allowed(self._pieces)) is not None:
-            token = int(allowed[choice[allowed].argmax()])
+            token = allowed[int(choice[np.frombuffer(allowed, np.int64)].argmax())]
             job.beginning.came(self._texts[token])
         logprob = float(logits[token]) - highest - float(np.log(np.exp(logits - highest).sum(dtype=np.float64)))
         job.sequence.tokens[job.known] = token

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +21,7 @@ import openvino_genai as genai
 
 from foretype_backend.engines.embedded.gguf_header import ModelHeader, f16_kv_block_bytes, kv_block_bytes
 from foretype_backend.engines.embedded.ipc import Submit
+from foretype_backend.engines.embedded.openvino_model import leave_pages, open_model
 from foretype_backend.engines.embedded.pipeline import PipelineConfig, Read
 from foretype_backend.errors import PipelineError
 
@@ -51,22 +49,6 @@ class OpenVinoLibrary:
         return OpenVinoPipeline(config)
 
 
-@contextmanager
-def _writable(model: Path) -> Generator[Path]:
-    """The file, or a copy for as long as it is loaded: the library opens it for writing, though it writes nothing. Raises PipelineError."""
-    if os.access(model, os.W_OK):
-        yield model
-        return
-    with tempfile.TemporaryDirectory(prefix="foretype-engine-") as folder:
-        try:
-            copy = shutil.copyfile(model, Path(folder) / model.name)
-        except OSError as error:
-            raise PipelineError(
-                f"it is read-only, and no room for a copy in {tempfile.gettempdir()}: {error.strerror}"
-            ) from error
-        yield copy
-
-
 class OpenVinoPipeline:
     """The real pipeline."""
 
@@ -86,8 +68,12 @@ class OpenVinoPipeline:
         if config.prompt_lookup_tokens:
             properties["prompt_lookup"] = True
         self._lookup_tokens = config.prompt_lookup_tokens
-        with _native_errors(), _writable(Path(config.model)) as model:
-            self._pipeline: Any = genai.ContinuousBatchingPipeline(str(model), scheduler, config.device, properties)
+
+        def open_path(path: Path, **more: object) -> Any:
+            with _native_errors():
+                return genai.ContinuousBatchingPipeline(str(path), scheduler, config.device, properties | more)
+
+        self._pipeline: Any = open_model(Path(config.model), config.prepared_dir, open_path)
         self._handles: dict[int, Any] = {}
         self._dropped: list[Any] = []
         self._ticket = 0
@@ -135,6 +121,9 @@ class OpenVinoPipeline:
             if read.done or read.token_ids:
                 reads[job_id] = read
         return reads, discarded
+
+    def settle(self) -> None:
+        leave_pages()
 
     def cache_bytes(self) -> int:
         """Bytes of the whole key-value cache once it is allocated; 0 before the first step."""

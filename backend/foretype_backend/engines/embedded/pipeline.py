@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from foretype_backend.engines.embedded.gguf_header import ModelHeader
@@ -16,6 +17,7 @@ class PipelineConfig:
     Attributes:
         model: a GGUF file.
         pool_blocks: of the key-value cache.
+        prepared_dir: where a library may keep what it makes of the file; None keeps nothing.
     """
 
     model: str
@@ -25,6 +27,7 @@ class PipelineConfig:
     threads: int
     device: str = "CPU"
     prompt_lookup_tokens: int = 0
+    prepared_dir: Path | None = None
 
 
 class Read(NamedTuple):
@@ -53,6 +56,10 @@ class Pipeline(Protocol):
 
     def step(self) -> tuple[dict[int, Read], int]:
         """Compute one step; what there is to read, and the tokens that were computed for dropped requests."""
+        ...
+
+    def settle(self) -> None:
+        """It has run once: give back the memory that only this needed."""
         ...
 
 

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 from foretype_models.errors import GgufError
 from foretype_models.exact_weights import EXACT, exact_copy, plan_weights
-from foretype_wire.garbage_collection import spare_start_and_end
+from foretype_wire.garbage_collection import give_back, spare_start_and_end
 
 from foretype_backend.engines.embedded.gguf_header import ModelHeader, read_header
 from foretype_backend.engines.embedded.ipc import (
@@ -186,11 +186,14 @@ def _load_on(
         threads=configure.threads if configure.threads is not None else _half_the_cores(),
         device=device,
         prompt_lookup_tokens=configure.prompt_lookup_tokens,
+        prepared_dir=None if configure.prepared_dir is None else Path(configure.prepared_dir),
     )
 
     def open_pipeline() -> Pipeline:
         pipeline = library.open(pipeline_config)
         _run_in(pipeline, header, configure.chunk_tokens)
+        pipeline.settle()
+        give_back()
         return pipeline
 
     limits = StepLimits(
