@@ -13,21 +13,20 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 from weakref import WeakSet
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from foretype_wire.tasks import in_own_thread
-from sqlalchemy import Connection, MetaData, create_engine, event, inspect
+from sqlalchemy import Connection, MetaData, column, create_engine, event, inspect, select, table
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from foretype_backend.errors import StoreError
+
+if TYPE_CHECKING:
+    from alembic.config import Config  # with what it imports 10 MiB, for stores of another version alone
 
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
@@ -178,6 +177,8 @@ def migrate(connection: Connection, schema: Schema, place: str, upgrade: bool, t
     config = _history(connection, schema, current, place)
     if not upgrade:
         raise StoreError(f"{place} has version {current or 'none'}, not {to}; start the gateway once to upgrade it")
+    from alembic import command
+
     command.upgrade(config, to)
 
 
@@ -211,11 +212,17 @@ def _look(connection: Connection, schema: Schema, place: str) -> None:
 
 
 def _revision(connection: Connection, schema: Schema) -> str | None:
-    return MigrationContext.configure(connection, opts={"version_table": schema.version_table}).get_current_revision()
+    if not inspect(connection).has_table(schema.version_table):
+        return None
+    number = column("version_num")
+    return connection.execute(select(number).select_from(table(schema.version_table, number))).scalar()
 
 
 def _history(connection: Connection, schema: Schema, current: str | None, place: str) -> Config:
     """What leads from `current` to the head. Raises StoreError where nothing does."""
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
     config = Config()
     config.set_main_option("script_location", str(schema.migrations))
     config.attributes |= {"connection": connection, "schema": schema}

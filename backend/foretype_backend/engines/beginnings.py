@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 _BREAK: Final = re.compile(rb"\r?\n|\r\Z")
 
@@ -22,11 +20,11 @@ class Pieces:
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         order = sorted(range(len(pieces)), key=pieces.__getitem__)
-        self._order = np.array(order, np.int64)
+        self._order = array("q", order)
         self._sorted = [pieces[token_id] for token_id in order]
-        self._breaks = np.array([token_id for token_id, piece in enumerate(pieces) if _BREAK.match(piece)], np.int64)
+        self._breaks = array("q", [token_id for token_id, piece in enumerate(pieces) if _BREAK.match(piece)])
 
-    def for_text(self, text: bytes) -> NDArray[np.int64]:
+    def for_text(self, text: bytes) -> array[int]:
         """Ids of the tokens that begin with `text`, or that `text` begins with."""
         ranges = [(bisect_left(self._sorted, text), bisect_left(self._sorted, _after(text)))]
         for length in range(1, len(text)):
@@ -35,10 +33,10 @@ class Pieces:
             while last < len(self._sorted) and self._sorted[last] == text[:length]:
                 last += 1
             ranges.append((first, last))
-        return np.concatenate([self._order[first:last] for first, last in ranges])
+        return array("q", [token_id for first, last in ranges for token_id in self._order[first:last]])
 
     @property
-    def breaks(self) -> NDArray[np.int64]:
+    def breaks(self) -> array[int]:
         """Ids of the tokens that begin with a line break, or a part of one."""
         return self._breaks
 
@@ -60,7 +58,7 @@ class Beginning:
         self._breaks = "\n" in text
         self._left = b"\n" if self._breaks else text.encode()
 
-    def allowed(self, pieces: Pieces) -> NDArray[np.int64] | None:
+    def allowed(self, pieces: Pieces) -> array[int] | None:
         """Ids of the tokens that may come now; None where any may, or none would do."""
         if not self._left:
             return None

@@ -110,16 +110,18 @@ class StreamDecoder:
 class _Base:
     """What both adapters share: file, control tokens and the cache of counts."""
 
-    def __init__(self, *, digest: str, control_ids: dict[str, int], token_bytes: list[bytes], rule: CutRule) -> None:
+    def __init__(self, *, digest: str, control_ids: dict[str, int], vocabulary_tokens: int, rule: CutRule) -> None:
         self.digest = digest
         self.cut_rule = rule
-        self.vocabulary_tokens = len(token_bytes)
+        self.vocabulary_tokens = vocabulary_tokens
         self._control_ids = control_ids
-        self._token_bytes = token_bytes
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._wholes: OrderedDict[str, int] = OrderedDict()
 
     def encode(self, text: str) -> list[int]:
+        raise NotImplementedError
+
+    def decode(self, ids: Sequence[int]) -> bytes:
         raise NotImplementedError
 
     def count(self, text: str) -> int:
@@ -150,11 +152,6 @@ class _Base:
                     counts.popitem(last=False)
         return found
 
-    def decode(self, ids: Sequence[int]) -> bytes:
-        # Embeddings are padded: a model has rows for more ids than its tokenizer has texts.
-        token_bytes, known = self._token_bytes, self.vocabulary_tokens
-        return b"".join([token_bytes[identity] for identity in ids if identity < known])
-
     def control(self, token: str) -> int:
         try:
             return self._control_ids[token]
@@ -168,22 +165,29 @@ class _Base:
 class _Tiktoken(_Base):
     """Byte-level BPE through tiktoken.
 
+    Its class of Python keeps the whole vocabulary once more, 8 MiB in the language server and in the gateway: what it wraps is taken
+    (`tests/context/test_tokens.py` tries both of its functions).
+
     Args:
+        apart: texts by id of those below `vocabulary_tokens` that no text is encoded as: none of control tokens and of gaps.
         lacking: characters of which the vocabulary lacks a byte. `tokenizers` leaves them out and merges what stood around them, where
             tiktoken panics (a BaseException): a text with one of them goes to `reference`, which no other text loads.
     """
 
     def __init__(
         self,
-        encoding: Any,
+        core: Any,
         *,
+        apart: dict[int, bytes],
         normalise: bool,
         lacking: re.Pattern[str] | None,
         reference: Callable[[], Tokenizer],
         **rest: Any,
     ) -> None:
         super().__init__(**rest)
-        self._encode: Any = encoding.encode_ordinary
+        self._encode: Any = core.encode_ordinary
+        self._texts: Any = core.decode_bytes
+        self._apart = apart
         self._normalise = normalise
         self._lacking = lacking
         self._reference = reference
@@ -203,12 +207,20 @@ class _Tiktoken(_Base):
         edges = [0, *cuts, len(text)]
         return [identity for start, end in itertools.pairwise(edges) for identity in self._encode(text[start:end])]
 
+    def decode(self, ids: Sequence[int]) -> bytes:
+        # Embeddings are padded: a model has rows for more ids than its tokenizer has texts.
+        known, apart = [identity for identity in ids if identity < self.vocabulary_tokens], self._apart
+        if apart.keys().isdisjoint(known):
+            return self._texts(known)
+        return b"".join([apart[one] if one in apart else self._texts([one]) for one in known])
+
 
 class _HuggingFace(_Base):
     """Any family through `tokenizers`, with its control tokens removed so that no text can produce one."""
 
-    def __init__(self, inner: Any, *, renumbered: dict[int, int], **rest: Any) -> None:
-        super().__init__(**rest)
+    def __init__(self, inner: Any, *, token_bytes: list[bytes], renumbered: dict[int, int], **rest: Any) -> None:
+        super().__init__(vocabulary_tokens=len(token_bytes), **rest)
+        self._token_bytes = token_bytes
         self._inner: Any = inner
         self._renumbered = renumbered
         self._control_set = frozenset(self._control_ids.values())
@@ -225,6 +237,10 @@ class _HuggingFace(_Base):
             ids = self._inner.encode(well_formed(part), add_special_tokens=False).ids
             joined.extend(self._renumbered.get(identity, identity) for identity in ids)
         return [identity for identity in joined if identity not in self._control_set]
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        token_bytes, known = self._token_bytes, self.vocabulary_tokens
+        return b"".join([token_bytes[identity] for identity in ids if identity < known])
 
 
 def _broken_at(text: str, controls: dict[str, int]) -> Iterator[str]:
@@ -354,7 +370,7 @@ def _converted(
     reference: Callable[[], Tokenizer],
 ) -> _Tiktoken:
     """The same tokenizer in tiktoken, as far as its file tells. Raises TokenizerConversionError where it cannot be the same."""
-    import tiktoken
+    from tiktoken import _tiktoken
 
     pattern = split_pattern(data.pre_tokenizer)
     normalizer = cast("dict[str, Any] | None", data.normalizer)
@@ -366,15 +382,15 @@ def _converted(
     absent = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if any(0x80 <= byte < 0xC0 for byte in absent):
         raise TokenizerConversionError("its vocabulary lacks a byte of most characters")
-    encoding = tiktoken.Encoding("foretype", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     return _Tiktoken(
-        encoding,
+        _tiktoken.CoreBPE(ranks, {}, pattern),
+        apart={one: token_bytes[one] for one in set(range(len(token_bytes))).difference(ranks.values())},
         normalise=normalizer is not None,
         lacking=characters_of(absent),
         reference=reference,
         digest=digest,
         control_ids=dict(control_ids),
-        token_bytes=token_bytes,
+        vocabulary_tokens=len(token_bytes),
         rule=CutRule.NOWHERE,
     )
 
