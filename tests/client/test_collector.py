@@ -1,6 +1,7 @@
 """When cycles are collected."""
 
 import asyncio
+import contextlib
 import gc
 import subprocess
 import sys
@@ -51,6 +52,19 @@ async def test_cycles_go_when_nothing_happens_and_not_before() -> None:
         idle.cancel()
         await asyncio.gather(idle, return_exceptions=True)
     assert looks == 5
+
+
+async def test_where_nothing_moved_it_looks_more_seldom_until_something_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    counts = iter([0, 0, 0, 3, 3, 3, 4])
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with contextlib.suppress(StopIteration, RuntimeError):  # no more counts
+        await collect_when_idle(lambda: next(counts), idle_s=1)
+    assert slept == [1, 6, 6, 1, 6, 6, 1]
 
 
 async def test_an_idle_process_is_collected_once() -> None:

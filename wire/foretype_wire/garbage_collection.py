@@ -23,6 +23,8 @@ _OLD_RUNS: Final = 50
 _HARDLY_EVER: Final = 100_000
 _WHILE_STARTING: Final = (100_000, 20, 100)
 _M_ARENA_MAX: Final = -8
+_QUIET: Final = 6
+"""How many times as long a process sleeps in which nothing has moved since it was looked through."""
 
 
 def spare_start_and_end() -> None:
@@ -60,8 +62,9 @@ def calm_collector(*, full: bool = True, young_objects: int = _YOUNG_OBJECTS) ->
 async def collect_when_idle(activity: Callable[[], int], *, idle_s: float = IDLE_S) -> None:
     """Collects everything when `activity`, a count of events, stood still for `idle_s` after it had moved, and gives back what is free. Never ends."""
     collected_at = seen = activity()
+    pause_s = idle_s
     while True:
-        await asyncio.sleep(idle_s)
+        await asyncio.sleep(pause_s)
         now = activity()
         if now == seen and now != collected_at:
             gc.unfreeze()
@@ -69,6 +72,7 @@ async def collect_when_idle(activity: Callable[[], int], *, idle_s: float = IDLE
             gc.freeze()
             give_back()
             collected_at = now
+        pause_s = idle_s if now != collected_at else _QUIET * idle_s
         seen = now
 
 

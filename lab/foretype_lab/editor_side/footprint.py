@@ -1,6 +1,6 @@
 """What a language server and its private gateway take: time to import, memory, and processor time while nobody types.
 
-All are processes as an editor starts them, with a state directory of their own.
+All are processes as an editor starts them, with a state directory of their own that was used once before: what a first start makes is there.
 """
 
 from __future__ import annotations
@@ -66,25 +66,28 @@ async def measure_footprint(*, imports: int, settle_s: float, idle_s: float) -> 
         for name, values in zip(("import_ms", "import_cpu_ms"), zip(*taken, strict=True), strict=True):
             report[name] = percentiles(values)._asdict()
     if idle_s:
-        async with _running() as processes:
-            await asyncio.sleep(settle_s)
-            server, gateway = [processes.server], processes.gateway
-            report["memory_mib"] = {"server": _resident(server), "gateway": _resident(gateway)}
-            before = _used_s(server), _used_s(gateway)
-            await asyncio.sleep(idle_s)
-            left = [one for one in gateway if one.is_running()]
-            after = _used_s(server), _used_s(left)
-            if left != gateway:  # the engine rests: its memory was given back
-                report["memory_at_rest_mib"] = {"server": _resident(server), "gateway": _resident(left)}
-                began = time.perf_counter()
-                await first_suggestion(processes.client, "after_a_rest")
-                report["suggestion_after_rest_ms"] = round((time.perf_counter() - began) * 1000, 1)
-                return report
-            names = ("server", "gateway")
-            report["idle_ms_per_s"] = {
-                name: round((end - begin) * 1e3 / idle_s, 2)
-                for name, begin, end in zip(names, before, after, strict=True)
-            }
+        with tempfile.TemporaryDirectory(prefix="foretype-bench-") as folder:
+            async with _running(Path(folder)):
+                pass
+            async with _running(Path(folder)) as processes:
+                await asyncio.sleep(settle_s)
+                server, gateway = [processes.server], processes.gateway
+                report["memory_mib"] = {"server": _resident(server), "gateway": _resident(gateway)}
+                before = _used_s(server), _used_s(gateway)
+                await asyncio.sleep(idle_s)
+                left = [one for one in gateway if one.is_running()]
+                after = _used_s(server), _used_s(left)
+                if left != gateway:  # the engine rests: its memory was given back
+                    report["memory_at_rest_mib"] = {"server": _resident(server), "gateway": _resident(left)}
+                    began = time.perf_counter()
+                    await first_suggestion(processes.client, "after_a_rest")
+                    report["suggestion_after_rest_ms"] = round((time.perf_counter() - began) * 1000, 1)
+                    return report
+                names = ("server", "gateway")
+                report["idle_ms_per_s"] = {
+                    name: round((end - begin) * 1e3 / idle_s, 2)
+                    for name, begin, end in zip(names, before, after, strict=True)
+                }
     return report
 
 
@@ -98,22 +101,21 @@ def _import_ms() -> tuple[float, float]:
 
 
 @contextlib.asynccontextmanager
-async def _running() -> AsyncGenerator[_Processes]:
-    """A language server that has shown its first suggestion, and the private gateway that it started."""
-    with tempfile.TemporaryDirectory(prefix="foretype-bench-") as folder:
-        server = await LspClient.start()
-        try:
-            await server.initialize({"stateDir": folder})
-            await first_suggestion(server)
-            record = await find_gateway(Path(folder))
-            if record is None:
-                raise EvalError("a suggestion came, and no gateway is registered")
-            gateway = psutil.Process(record.pid)
-            yield _Processes(server, psutil.Process(server.pid), [gateway, *gateway.children(recursive=True)])
-        finally:
-            await server.stop()
-            if (record := await find_gateway(Path(folder))) is not None:
-                await stop_gateway(record.pid)
+async def _running(folder: Path) -> AsyncGenerator[_Processes]:
+    """A language server that has shown its first suggestion, and the private gateway that it started, which keep their state in `folder`."""
+    server = await LspClient.start()
+    try:
+        await server.initialize({"stateDir": str(folder)})
+        await first_suggestion(server)
+        record = await find_gateway(folder)
+        if record is None:
+            raise EvalError("a suggestion came, and no gateway is registered")
+        gateway = psutil.Process(record.pid)
+        yield _Processes(server, psutil.Process(server.pid), [gateway, *gateway.children(recursive=True)])
+    finally:
+        await server.stop()
+        if (record := await find_gateway(folder)) is not None:
+            await stop_gateway(record.pid)
 
 
 def _resident(processes: Sequence[psutil.Process]) -> float:
