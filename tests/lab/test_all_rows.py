@@ -60,6 +60,12 @@ def test_sides_take_turns_and_the_ratio_has_an_interval_over_rounds() -> None:
     assert found["aim"] == "≤ 6" and found["met"] is True and found["record"] is None
 
 
+def test_anything_is_any_number_of_times_a_peer_that_had_nothing() -> None:
+    row = Row(name="keys", pick="ms", unit="%", aim=1.5, of=Aimed.PEER, better=Better.HIGHER, peer="peer")
+    for ours, met in ((0.9, True), (0, None)):
+        assert row.met(ours, None, 0) is met
+
+
 def test_how_far_rounds_lie_apart_is_told_of_the_ratio_where_there_is_one() -> None:
     row = Row(name="r", pick="ms", unit="ms")
     ((alone,),) = conduct([a_bench(row)], scripted([4, 8, 6, 6], []), against=False)
@@ -377,6 +383,10 @@ def test_the_table_is_whole_and_fits_into_its_hour_and_the_gate_into_ten_minutes
     for one in benches:
         for row in one.row:
             assert not row.record or (HERE / row.record).is_file(), f"{row.name}: there is no {row.record}"
+    retired = [row for one in benches for row in one.row if row.floor is not None]
+    assert len(retired) <= 3
+    for row in retired:
+        assert f"{row.floor:g}" in (HERE / row.record).read_text(), f"{row.name}: {row.record} does not say {row.floor:g}"
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def _figure(
     value = statistics.median(values)
     ratio, bounds = clustered_ratio(values, peers, digits=_DIGITS) if peers else (None, None)
     low, high = bounds or (None, None)
-    met = row.met(value, ratio)
+    met = row.met(value, ratio, statistics.median(peers) if peers else None)
     compared = [mine / other for mine, other in zip(values, peers, strict=False) if other] or values
     middle = statistics.median(compared)
     record = f"the other side: {reason}" if reason else None

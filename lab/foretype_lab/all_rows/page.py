@@ -106,7 +106,7 @@ def missed_without_record(benches: Sequence[Bench], files: Sequence[Measured]) -
 
 
 def _met(row: Row, found: MeasuredRow | None) -> bool | None:
-    return None if found is None or found.value is None else row.met(found.value, found.ratio)
+    return None if found is None or found.value is None else row.met(found.value, found.ratio, found.against)
 
 
 def _line(row: Row, found: MeasuredRow | None, link: Callable[[str], str]) -> str:
@@ -119,7 +119,7 @@ def _line(row: Row, found: MeasuredRow | None, link: Callable[[str], str]) -> st
     met = _met(row, found)
     said = {
         True: "met",
-        False: f"missed: [why]({link(row.record)})" if row.record else "missed",
+        False: f"{_missed(row)}: [why]({link(row.record)})" if row.record else "missed",
         None: "",
     }[met]
     ratio = "" if found.ratio is None else _number(found.ratio)
@@ -128,6 +128,10 @@ def _line(row: Row, found: MeasuredRow | None, link: Callable[[str], str]) -> st
     against = "" if found.against is None else _number(found.against)
     unit = f" {row.unit}" if row.unit else ""
     return f"| {row.name} | {_number(found.value)}{unit} | {against} | {ratio} | {aim} | {said} |"
+
+
+def _missed(row: Row) -> str:
+    return "missed" if row.floor is None else f"retired, the floor is {row.floor:g}"
 
 
 def _number(value: float) -> str:

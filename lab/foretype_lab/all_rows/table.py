@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, cast
@@ -40,6 +41,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         of: what the aim is of.
         better: on which side of the aim it should be.
         record: the page that names the limit where the aim is missed.
+        floor: what was measured to be the least, in the unit of the aim; with one the aim is retired, and not missed.
         front: it stands on the front page.
     """
 
@@ -52,6 +54,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     of: Aimed = Aimed.VALUE
     better: Better = Better.LOWER
     record: str = ""
+    floor: float | None = None
     front: bool = False
 
     def value(self, report: dict[str, Any]) -> float:
@@ -59,9 +62,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         found = picked(report, self.pick)
         return max(0.0, found - picked(report, self.less)) if self.less else found
 
-    def met(self, value: float, ratio: float | None) -> bool | None:
-        """Whether the aim is reached; None where there is no aim, or nothing to compare with."""
+    def met(self, value: float, ratio: float | None, against: float | None = None) -> bool | None:
+        """Whether the aim is reached; None where there is no aim, or nothing to compare with. Anything is any number of times nothing."""
         reached = value if self.of is Aimed.VALUE else ratio
+        if self.of is Aimed.PEER and against == 0 and value > 0:
+            reached = math.inf
         if self.aim is None or reached is None:
             return None
         return reached <= self.aim if self.better is Better.LOWER else reached >= self.aim
