@@ -18,7 +18,7 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from foretype_wire.tasks import in_own_thread
-from sqlalchemy import Connection, MetaData, column, create_engine, event, inspect, select, table
+from sqlalchemy import Connection, MetaData, String, column, create_engine, event, inspect, select, table
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -214,7 +214,7 @@ def _look(connection: Connection, schema: Schema, place: str) -> None:
 def _revision(connection: Connection, schema: Schema) -> str | None:
     if not inspect(connection).has_table(schema.version_table):
         return None
-    number = column("version_num")
+    number = column("version_num", String)
     return connection.execute(select(number).select_from(table(schema.version_table, number))).scalar()
 
 
@@ -315,14 +315,12 @@ def _check_tables(connection: Connection, metadata: MetaData, place: str) -> Non
     """A store that was migrated halfway, or by hand, must be told apart from one that is right."""
     found = inspect(connection)
     names = set(found.get_table_names())
-    for table in metadata.sorted_tables:
-        if table.name not in names:
-            raise StoreError(_halfway(place, f"it has no table {table.name}"))
-        missing = {column.name for column in table.columns} - {
-            column["name"] for column in found.get_columns(table.name)
-        }
+    for wanted in metadata.sorted_tables:
+        if wanted.name not in names:
+            raise StoreError(_halfway(place, f"it has no table {wanted.name}"))
+        missing = {one.name for one in wanted.columns} - {one["name"] for one in found.get_columns(wanted.name)}
         if missing:
-            raise StoreError(_halfway(place, f"table {table.name} has no column {', '.join(sorted(missing))}"))
+            raise StoreError(_halfway(place, f"table {wanted.name} has no column {', '.join(sorted(missing))}"))
 
 
 def _halfway(place: str, what: str) -> str:

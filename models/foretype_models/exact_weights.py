@@ -7,7 +7,6 @@ time, and kept; the header stays as it was, byte for byte, but for types, places
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -132,11 +131,10 @@ def exact_copy(path: Path, folder: Path, progress: Callable[[int, int], None] = 
     layout = _layout(path)
     if not any(_is_converted(one) for one in layout.tensors):
         return path
+
     def make(target: Path) -> None:
         with target.open("wb") as out, path.open("rb") as source:
             _write(source, layout, out, path, progress)
-            out.flush()
-            os.fsync(out.fileno())
 
     try:
         return keep(

@@ -45,12 +45,20 @@ def keep(target: Path, need: int, make: Callable[[Path], None], *, patient: bool
             making = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
             try:
                 make(making / target.name)
+                _flush(making / target.name)
                 os.replace(making / target.name, target)
             finally:
                 shutil.rmtree(making, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.utime(target)
     return target
+
+
+def _flush(path: Path) -> None:
+    """Onto the disk: after a loss of power a file of the right name and size could hold nothing."""
+    for file in path.iterdir() if path.is_dir() else (path,):
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
 
 
 def discard(path: Path) -> None:

@@ -74,7 +74,9 @@ def check(one: Assembler, plan: Plan, snapshot: Snapshot, offset: int) -> None:
             # Below the cursor the live text stands, at the place where the layout has it, unless the plan lists the span.
             tail = "".join(one.text for one in segments if one.kind is Kind.TAIL)
             below = snapshot.next_line_start(snapshot.line_of(offset + (len(tail) if one.grammar.tail_lines else 0)))
-            hidden = [span.end for span in plan.frozen_spans if not span.text]  # closers, and blanks, that the layout leaves out
+            hidden = [
+                span.end for span in plan.frozen_spans if not span.text
+            ]  # closers, and blanks, that the layout leaves out
             places = [offset, below, offset + len(tail), *hidden]
             if segment.text in frozen:
                 assert all(span.start in places and span.end <= len(snapshot.text) for span in plan.frozen_spans)

@@ -386,7 +386,9 @@ def test_the_table_is_whole_and_fits_into_its_hour_and_the_gate_into_ten_minutes
     retired = [row for one in benches for row in one.row if row.floor is not None]
     assert len(retired) <= 3
     for row in retired:
-        assert f"{row.floor:g}" in (HERE / row.record).read_text(), f"{row.name}: {row.record} does not say {row.floor:g}"
+        assert f"{row.floor:g}" in (HERE / row.record).read_text(), (
+            f"{row.name}: {row.record} does not say {row.floor:g}"
+        )
 
 
 @pytest.mark.slow

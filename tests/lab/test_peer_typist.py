@@ -17,7 +17,7 @@ from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_lab.commands import bench
-from foretype_lab.errors import PeerResultError
+from foretype_lab.errors import LlamaServerError, PeerResultError
 from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, buffer_of
 from foretype_lab.peer.clocks import WallLoop
 from foretype_lab.peer.options import PeerOptions
@@ -241,6 +241,18 @@ def test_a_client_that_asks_after_a_pause_shows_what_it_kept_at_once() -> None:
     assert server.bodies[0]["input_suffix"] == "\n" and server.bodies[0]["stop"]
     assert (tally.shown, tally.shown_right, tally.accepts) == (13, 0, 0)
     assert kept[0].rows[0].evaluated_tokens == 10
+
+
+def test_a_peer_s_server_that_fails_ends_the_run() -> None:
+    class Silent(Infill):
+        def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            raise LlamaServerError("gave no answer")
+
+    async def work(loop: VirtualLoop) -> TypistTally:
+        return await sat(steps_of(recording(*typed("tot", at=0))), SingleAsks(Silent(), loop, CONTINUE))
+
+    with pytest.raises(LlamaServerError):
+        virtually(work)
 
 
 def test_on_the_wall_s_clock_a_key_comes_at_its_own_time() -> None:

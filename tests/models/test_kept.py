@@ -8,6 +8,10 @@ import pytest
 from foretype_models.kept import KEPT_MAX, discard, keep, name_of
 
 
+def write(target: Path) -> None:
+    target.write_bytes(b"y")
+
+
 def test_a_file_or_a_folder_is_made_once_and_moved_whole(tmp_path: Path) -> None:
     made: list[Path] = []
 
@@ -20,7 +24,7 @@ def test_a_file_or_a_folder_is_made_once_and_moved_whole(tmp_path: Path) -> None
     for _ in range(2):
         assert keep(tmp_path / "kept" / "a", 1, make) == tmp_path / "kept" / "a"
     assert len(made) == 1 and (tmp_path / "kept" / "a" / "part").read_bytes() == b"x"
-    assert keep(tmp_path / "kept" / "b", 1, lambda target: target.write_bytes(b"y") and None).read_bytes() == b"y"
+    assert keep(tmp_path / "kept" / "b", 1, write).read_bytes() == b"y"
     assert sorted(one.name for one in (tmp_path / "kept").iterdir()) == ["a", "b", "making.lock"]
 
 

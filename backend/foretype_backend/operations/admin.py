@@ -21,7 +21,9 @@ from foretype_backend.operations.worker_peers import WorkerAddress, WorkerPeers
 from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:
-    from foretype_backend.fleet.metrics import PoolStatistics  # with a client of HTTP: 9 MiB that a private gateway does without
+    from foretype_backend.fleet.metrics import (
+        PoolStatistics,
+    )  # with a client of HTTP: 9 MiB that a private gateway does without
     from foretype_backend.identity.identity import Identity
     from foretype_backend.telemetry.upkeep import Kept
 

@@ -370,7 +370,9 @@ def _converted(
     reference: Callable[[], Tokenizer],
 ) -> _Tiktoken:
     """The same tokenizer in tiktoken, as far as its file tells. Raises TokenizerConversionError where it cannot be the same."""
-    from tiktoken import _tiktoken
+    from importlib import import_module
+
+    core: Any = import_module("tiktoken._tiktoken").CoreBPE
 
     pattern = split_pattern(data.pre_tokenizer)
     normalizer = cast("dict[str, Any] | None", data.normalizer)
@@ -383,7 +385,7 @@ def _converted(
     if any(0x80 <= byte < 0xC0 for byte in absent):
         raise TokenizerConversionError("its vocabulary lacks a byte of most characters")
     return _Tiktoken(
-        _tiktoken.CoreBPE(ranks, {}, pattern),
+        core(ranks, {}, pattern),
         apart={one: token_bytes[one] for one in set(range(len(token_bytes))).difference(ranks.values())},
         normalise=normalizer is not None,
         lacking=characters_of(absent),

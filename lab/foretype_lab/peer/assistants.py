@@ -98,16 +98,24 @@ class OneSlot:
         self._threads = ThreadPoolExecutor(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy_until_s = 0.0
+        self._failed: list[BaseException] = []
         self.rows: list[RequestRow] = []
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Work that asks, and that `close` waits for."""
+        """Work that asks, and that `close` waits for. What it raises is raised by the next that asks, and by `close`."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed.append(error)
 
     async def ask(self, body: dict[str, Any], kind: str) -> str:
         """The text of its answer, once it would be there."""
+        if self._failed:
+            raise self._failed[0]
         sent_s = self._loop.time()
         with self._loop.held():
             answer, answer_ms = await self._loop.run_in_executor(self._threads, self._post, body)
@@ -121,6 +129,8 @@ class OneSlot:
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._threads.shutdown()
+        if self._failed:
+            raise self._failed[0]
 
     def _post(self, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
         began = time.perf_counter()

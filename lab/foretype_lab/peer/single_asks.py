@@ -1,7 +1,8 @@
 """The shape of Continue's requests: one question after a pause, a window of the file in tokens, what it got kept by its prefix.
 
 Written from `core/autocomplete` of continuedev/continue at commit d0a3c0b (2026-06-18), its defaults, and no snippets of other files: it
-has those from an editor's own services. The server ends what the client would have ended, after 375 ms at the next line.
+has those from an editor's own services. The server ends what the client would have ended: after 375 ms at the next line, and after 64 tokens where
+none comes (the client takes up to 4,096, and shows what it has after 300 ms).
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
     characters_per_token: float = 3.5
 
 
-CONTINUE: Final = AskOptions(
-    debounce_s=0.35, prefix_tokens=307, suffix_tokens=204, n_predict=4096, t_max_predict_ms=375
-)
+CONTINUE: Final = AskOptions(debounce_s=0.35, prefix_tokens=307, suffix_tokens=204, n_predict=64, t_max_predict_ms=375)
 
 
 class SingleAsks:

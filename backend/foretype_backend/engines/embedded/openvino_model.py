@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -93,15 +94,14 @@ def _writable(model: Path, folder: Path) -> Generator[Path]:
 
 def _write_vocabulary(vocabulary: dict[bytes, int], folder: Path) -> None:
     """The one part of a tokenizer that is needed, as the library reads it."""
-    from openvino_tokenizers.tokenizer_pipeline import FuseStep, TokenizerPipeline, VocabDecoderStep
-    from openvino_tokenizers.utils import change_inputs_type
-
+    steps: Any = import_module("openvino_tokenizers.tokenizer_pipeline")
+    utils: Any = import_module("openvino_tokenizers.utils")
     texts = [b""] * (max(vocabulary.values()) + 1)
     for text, token in vocabulary.items():
         texts[token] = text
-    pipeline = TokenizerPipeline()
-    pipeline.add_steps([VocabDecoderStep(vocab=texts, skip_tokens=[0]), FuseStep()])
-    model = change_inputs_type(pipeline.get_detokenizer_ov_subgraph(), ov.Type.i64)
+    pipeline = steps.TokenizerPipeline()
+    pipeline.add_steps([steps.VocabDecoderStep(vocab=texts, skip_tokens=[0]), steps.FuseStep()])
+    model = utils.change_inputs_type(pipeline.get_detokenizer_ov_subgraph(), ov.Type.i64)
     ov.save_model(model, folder / _DETOKENIZER, compress_to_fp16=False)
 
 
