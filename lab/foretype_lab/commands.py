@@ -21,6 +21,7 @@ bench = late_group(
     {
         "all": "foretype_lab.all_rows.command:all_rows",
         "rows-page": "foretype_lab.all_rows.command:rows_page",
+        "growth": "foretype_lab.growth.command:growth",
         "footprint": "foretype_lab.editor_side.command:footprint",
         "large-file": "foretype_lab.editor_side.command:large_file",
         "index": "foretype_lab.retrieval.commands:index",

@@ -1,0 +1,1 @@
+"""How time and memory grow with ten times the files, sessions, lines, tokens and tenants."""
