@@ -123,7 +123,7 @@ everything above the cursor in front of the suffix, heals no token that the curs
 (12 greedily, too; none with its `--spm-infill`), where our prompts give 30.9 % of 1,033. `nox-psm_classic.json` is our client, model alone, with that
 order of the prompt (`--layout psm_classic`), so that what the client gives can be told from what the prompt gives.
 
-The tables had the machine to themselves, as [the rows of a recorded session](index.md) had, but for the last, beside which other work ran at the lowest priority.
+`nox.json` had the machine to itself, as [the rows of a recorded session](index.md) had; beside the other two other work ran at the lowest priority.
 """
 
 _METHOD: Final = """## How it is measured
@@ -132,7 +132,8 @@ _METHOD: Final = """## How it is measured
   `tests/lab/test_peer_llama_vim.py` compares with requests that the real plugin sent in a real Neovim. Two things differ on the wire: which
   fields are asked back, and, for greedy decoding, a last sampling step that takes the likeliest of what its own samplers leave. **As llama.vscode asks** is the same with that
   extension's numbers (500 ms to predict, looking again after 150), one answer for its three. **As Continue asks** (`single_asks.py`): 350 ms after the last
-  key, 307 tokens above the cursor and 204 below, the file's name as a comment, ended at the next line after 375 ms; without its snippets of other files.
+  key, 307 tokens above the cursor and 204 below, the file's name as a comment, ended at the next line after 375 ms, or after 64 tokens where no line ends; without its snippets of other
+  files.
 - **On a virtual clock** time is virtual between requests and real within them: keys come as recorded, an answer takes as long as it took. llama.vim's requests
   wait while the server is busy. Ours are measured one by one: if two overlap on the recorded clock, neither slows the other, which favours
   us; the table says how often. Text of a cancelled request does not count as generated, since an engine stops at its next token; its processor time
