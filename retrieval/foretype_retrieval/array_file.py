@@ -132,7 +132,10 @@ def in_pieces(name: str, values: Array, first: int = 0, last: int | None = None)
         yield name, values[at : min(stop, at + step)]
 
 
-def let_go(mapped: mmap.mmap | None) -> None:
-    """Gives back the memory of what was read of a mapped file; it is there again when it is asked for."""
+def let_go(mapped: mmap.mmap | None, place: Place | None = None) -> None:
+    """Gives back the memory of what was read of a mapped file, or of one array in it; it is there again when it is asked for."""
     if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+        start = 0 if place is None else place.offset // mmap.PAGESIZE * mmap.PAGESIZE
+        mapped.madvise(
+            mmap.MADV_DONTNEED, start, len(mapped) if place is None else place.offset + place.size_bytes - start
+        )
