@@ -134,8 +134,10 @@ def in_pieces(name: str, values: Array, first: int = 0, last: int | None = None)
 
 def let_go(mapped: mmap.mmap | None, place: Place | None = None) -> None:
     """Gives back the memory of what was read of a mapped file, or of one array in it; it is there again when it is asked for."""
-    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-        start = 0 if place is None else place.offset // mmap.PAGESIZE * mmap.PAGESIZE
-        mapped.madvise(
-            mmap.MADV_DONTNEED, start, len(mapped) if place is None else place.offset + place.size_bytes - start
-        )
+    if mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    if place is None:
+        mapped.madvise(mmap.MADV_DONTNEED)
+    elif place.size_bytes:
+        start = place.offset // mmap.PAGESIZE * mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_DONTNEED, start, place.offset + place.size_bytes - start)
