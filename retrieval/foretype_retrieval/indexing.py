@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,7 +136,7 @@ def update_workspace(
         again, gone = changes(index.files(), found.files)
         unreadable, fresh = len(found.unreadable), not index.file_count
         del found  # the states of all files take as much as a table of them
-        aside = None if problem else lambda segment: put_aside(folder, segment)
+        aside = None if problem else partial(put_aside, folder)
         full = _refresh(index, root, again, gone, embedder, progress, cancelled, aside)
         indexed = len(again) - full
         done = UpdateReport(index.file_count, len(index), indexed, len(gone), unreadable, 0, full, problem)

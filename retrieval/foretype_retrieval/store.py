@@ -197,7 +197,7 @@ def load(folder: Path, embedder_digest: str) -> Stored:
     for name, (kind, shape, offset, size, crc) in cast("Mapping[str, list[Any]]", described["arrays"]).items():
         place = Place(np.dtype(kind), tuple(shape), first + offset, size)
         data = raw[place.offset : place.offset + size]
-        if len(data) != size or zlib.crc32(data) != crc:
+        if len(data) != size or zlib.crc32(data.data) != crc:
             raise DamagedIndexError(f"{name} in {path} is damaged")
         arrays[name] = place.of(raw)
         if name == "texts":  # of which a question reads what it shows, and of all others what it finds that in
