@@ -135,7 +135,7 @@ def update_workspace(
             problem, index = str(error), _empty(embedder)
         again, gone = changes(index.files(), found.files)
         unreadable, fresh = len(found.unreadable), not index.file_count
-        del found  # the states of all files take as much as a table of them
+        del found  # states of all files, which nobody asks for any more
         aside = None if problem else partial(put_aside, folder)
         full = _refresh(index, root, again, gone, embedder, progress, cancelled, aside)
         indexed = len(again) - full

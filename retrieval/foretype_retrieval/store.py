@@ -46,6 +46,8 @@ _NAME: Final = "index.ftx"
 _TEMPORARY: Final = ".index-"
 _FAISS: Final = "faiss"
 _LARGE_CHUNKS: Final = 5_000
+"""A smaller segment is not worth a file."""
+
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 

@@ -104,7 +104,7 @@ def write_faiss(shape: tuple[int, int], rows: Callable[[int, int], Array], write
     nearest = np.empty(count, np.int64)
     for at, end in _spans(count):
         nearest[at:end] = quantizer.search(rows(at, end).astype(np.float32), 1)[1][:, 0]
-    for number, size in enumerate(np.bincount(nearest, minlength=lists).tolist()):
+    for number, size in enumerate(np.bincount(nearest[nearest >= 0], minlength=lists).tolist()):
         made.invlists.resize(number, size)  # a list that grows takes up to twice its size
         made.invlists.resize(number, 0)
     for at, end in _spans(count):
