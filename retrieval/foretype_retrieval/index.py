@@ -7,7 +7,7 @@ Scores do not depend on how files are spread over segments: statistics are taken
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretype_retrieval.definitions import ChunkKind
-from foretype_retrieval.segment import FileEntry, IndexSegment, build, merge
+from foretype_retrieval.merging import Merged
+from foretype_retrieval.segment import FileEntry, IndexSegment, build
 from foretype_retrieval.terms import symbol_term
 from foretype_retrieval.vectors import VectorPart
 
@@ -106,6 +107,11 @@ class Index:
             self._statistics = count, mean, norms
         return self._statistics
 
+    @property
+    def file_count(self) -> int:
+        """Of files that are in the index."""
+        return sum(int(part.alive_files.sum()) for part in self._parts)
+
     def files(self) -> Mapping[str, FileState]:
         """State of every file, as it was read."""
         result: dict[str, FileState] = {}
@@ -133,8 +139,17 @@ class Index:
             part.segment.prepare()
         self._counted()
 
-    def update(self, entries: Sequence[FileEntry], removed: Iterable[str] = ()) -> None:
-        """Adds or replaces files, and forgets others."""
+    def update(
+        self,
+        entries: Sequence[FileEntry],
+        removed: Iterable[str] = (),
+        put_aside: Callable[[IndexSegment], IndexSegment] | None = None,
+    ) -> None:
+        """Adds or replaces files, and forgets others.
+
+        Args:
+            put_aside: moves a large segment out of memory; it stays as it is until all is merged.
+        """
         self._statistics = None
         for path in (*removed, *(entry.path for entry in entries)):
             place = self._place(path)
@@ -145,17 +160,22 @@ class Index:
                 part.alive[part.segment.chunks_of(file)] = False
         if not entries:
             return
-        self._parts.append(_Part.of(build(entries, self.dimensions)))
+        made = build(entries, self.dimensions)
+        if put_aside is not None:
+            self._parts.append(_Part.of(put_aside(made)))
+            return
+        self._parts.append(_Part.of(made))
         if len(self._parts) > MAX_SMALL_SEGMENTS:
             self._merge_small()
 
     def _merge_small(self) -> None:
         base, small = self._parts[0], self._parts[1:]
-        self._parts = [base, _Part.of(merge([(part.segment, part.alive_files) for part in small]))]
+        merged = Merged([(part.segment, part.alive_files) for part in small])
+        self._parts = [base, _Part.of(merged.segment())]
 
-    def merged(self) -> IndexSegment:
-        """Everything alive as one segment, to be stored. The same arrays as of a fresh index of the same files."""
-        return merge([(part.segment, part.alive_files) for part in self._parts])
+    def merged(self) -> Merged:
+        """Everything alive, to be stored. The same arrays as of a fresh index of the same files."""
+        return Merged([(part.segment, part.alive_files) for part in self._parts])
 
     def defining(self, name: str, limit: int = 50) -> list[Key]:
         """Definitions of exactly this name, in the order of their paths; none of a name with more than `limit`."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,15 +25,15 @@ from foretype_retrieval.errors import (
 )
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.scan import read_source, scan
-from foretype_retrieval.segment import FileEntry
-from foretype_retrieval.store import load, save, writing
+from foretype_retrieval.segment import FileEntry, IndexSegment
+from foretype_retrieval.store import load, put_aside, save, writing
 
 _logger = logging.getLogger(__name__)
 
 MAX_CHUNKS: Final = 300_000
 """An index stops growing here: 1.5 GB of resident memory would be no help to anybody."""
 
-_BATCH_CHUNKS: Final = 20_000
+_BATCH_CHUNKS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,7 @@ def update_workspace(
     found = scan(root, globs, cancelled=cancelled)
     if not found.complete:
         raise IndexingCancelledError
-    held = ExitStack()
-    with held:
+    with ExitStack() as held:
         problem = ""
         try:
             held.enter_context(writing(folder))
@@ -134,21 +134,28 @@ def update_workspace(
         except UnsavedIndexError as error:
             problem, index = str(error), _empty(embedder)
         again, gone = changes(index.files(), found.files)
-        fresh = not index.files()
-        full = _refresh(index, root, again, gone, embedder, progress, cancelled)
+        unreadable, fresh = len(found.unreadable), not index.file_count
+        del found  # states of all files, which nobody asks for any more
+        aside = None if problem else partial(put_aside, folder)
+        full = _refresh(index, root, again, gone, embedder, progress, cancelled, aside)
         indexed = len(again) - full
-        done = UpdateReport(len(index.files()), len(index), indexed, len(gone), len(found.unreadable), 0, full, problem)
+        done = UpdateReport(index.file_count, len(index), indexed, len(gone), unreadable, 0, full, problem)
         if problem or not (indexed or gone or fresh):
             return index, done
-        merged = index.merged()
-        del index  # its parts take as much again, and what is saved needs memory of its own
+        del again, gone
         if cancelled():
             raise IndexingCancelledError
+        digest = embedder.digest if embedder is not None else ""
+        merged = index.merged()
         try:
-            saved = save(folder, merged, embedder.digest if embedder is not None else "")
+            return index, replace(done, saved_bytes=save(folder, merged, digest))
+        except UnsavedIndexError:
+            whole = merged.segment()
+        del index, merged  # what was put aside takes room on the disk too: once more without it
+        try:
+            return Index(whole), replace(done, saved_bytes=save(folder, whole, digest))
         except UnsavedIndexError as error:
-            return Index(merged), replace(done, problem=str(error))
-        return Index(merged), replace(done, saved_bytes=saved)
+            return Index(whole), replace(done, problem=str(error))
 
 
 def _empty(embedder: Embedder | None) -> Index:
@@ -174,6 +181,7 @@ def _refresh(
     embedder: Embedder | None,
     progress: Callable[[IndexingProgress], None],
     cancelled: Callable[[], bool],
+    put_aside: Callable[[IndexSegment], IndexSegment] | None,
 ) -> int:
     """Reads `again` into the index, the files that it knows first; returns how many new ones found no room."""
     index.update([], gone)
@@ -189,7 +197,7 @@ def _refresh(
         if (
             held >= _BATCH_CHUNKS or at == first_new
         ):  # what is read again has taken its own room before others look for some
-            index.update(entries, missing)
+            index.update(entries, missing, put_aside)
             entries, missing, held = [], [], 0
         if at >= first_new and len(index) + held > MAX_CHUNKS:
             left_out = len(paths) - at
@@ -204,7 +212,7 @@ def _refresh(
             held += len(entry.chunks)
         if at % 20 == 19:
             progress(IndexingProgress(at + 1, len(paths), len(index) + held))
-    index.update(entries, missing)
+    index.update(entries, missing, put_aside)
     if not left_out:
         progress(IndexingProgress(len(paths), len(paths), len(index)))
     return left_out

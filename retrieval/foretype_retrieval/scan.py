@@ -161,11 +161,12 @@ def read_source(root: Path, path: str) -> tuple[str, FileState] | None:
     The state is taken before the content: a file that changes while it is read is seen as changed by the next scan.
     Invalid UTF-8 is replaced character by character.
     """
+    target = root / path
     try:
-        status = os.lstat(root / path)
+        status = os.lstat(target)
         if not stat.S_ISREG(status.st_mode) or not wanted(path, status.st_size):
             return None
-        data = read_small(root / path, MAX_CODE_BYTES)
+        data = read_small(target, MAX_CODE_BYTES)
     except (OSError, ValueError):
         return None
     text = plain_line_ends(data.decode("utf-8", "replace")) if wanted(path, len(data), data[:_HEAD_BYTES]) else ""

@@ -1,14 +1,16 @@
 """A segment: an immutable searchable set of files, held in flat arrays so that it can be mapped from disk.
 
 Everything is sorted (files by path, terms by text, postings by term and chunk), so equal content gives equal arrays whatever
-the order of events that led to it: :func:`merge` of any history equals :func:`build` of the final files.
+the order of events that led to it: a :class:`foretype_retrieval.merging.Merged` of any history equals :func:`build` of the
+final files.
 """
 
 from __future__ import annotations
 
 import itertools
+import mmap
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -17,16 +19,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from foretype_retrieval.array_file import in_pieces, let_go
 from foretype_retrieval.chunks import Chunk
+from foretype_retrieval.postings import chunks_and_counts, ends_of_terms, packed
 from foretype_retrieval.terms import count_terms, identifiers, subwords, symbol_term
 
 Array = NDArray[Any]
 
 _NAME_WEIGHT: Final = 3
 _MAX_FREQUENCY: Final = 255
-_BITS: Final = 28
-"""Of the number of a term and of a chunk in a packed posting: an index ends at 300,000 chunks, and terms are fewer than 2**28."""
-
 ARRAYS: Final[Mapping[str, str]] = {
     "paths": "u1",
     "path_ends": "i8",
@@ -70,9 +71,27 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class IndexSegment:
-    """Files, their chunks, and postings of their terms; see :data:`ARRAYS`."""
+    """Files, their chunks, and postings of their terms; see :data:`ARRAYS`.
+
+    Attributes:
+        mapped: the file that the arrays lie in, where they lie in one.
+    """
 
     arrays: Mapping[str, Array] = field(repr=False)
+    mapped: mmap.mmap | None = field(default=None, repr=False)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: self.arrays[name].shape for name in ARRAYS}
+
+    def pieces(self) -> Iterator[tuple[str, Array]]:
+        """See :class:`foretype_retrieval.array_file.Pieces`."""
+        for name in ARRAYS:
+            yield from in_pieces(name, self.arrays[name])
+
+    def let_go(self) -> None:
+        """See :func:`foretype_retrieval.array_file.let_go`."""
+        let_go(self.mapped)
 
     @property
     def chunk_count(self) -> int:
@@ -97,8 +116,12 @@ class IndexSegment:
 
     @cached_property
     def terms(self) -> dict[str, int]:
+        return {term: at for at, term in enumerate(self.sorted_terms())}
+
+    def sorted_terms(self) -> list[str]:
+        """Every term, in the order of its postings."""
         blob = self.arrays["terms"].tobytes().decode()
-        return {term: at for at, term in enumerate(blob.split("\n"))} if blob else {}
+        return blob.split("\n") if blob else []
 
     @cached_property
     def file_of(self) -> Array:
@@ -201,125 +224,15 @@ def _postings(terms: Sequence[str], chunks: array[int], term_ids: array[int], co
     order = sorted(range(len(terms)), key=terms.__getitem__)
     rank = np.empty(len(terms), np.int64)
     rank[order] = np.arange(len(terms))
-    if not terms:
-        return _sorted_postings(np.zeros(0, np.uint64), [])
-    found = np.frombuffer(chunks, dtype=np.int32), np.frombuffer(counts, dtype=np.uint8)
-    packed = _packed(rank[np.frombuffer(term_ids, dtype=np.int32)], *found)
-    return _sorted_postings(packed, [terms[at] for at in order])
-
-
-def _packed(ids: Array, chunks: Array, counts: Array) -> Array:
-    """Postings as one number each (28 bits of term, 28 of chunk, 8 of count): these sort in place, in a third of the memory of three arrays."""
-    packed = ids.astype(np.uint64)
-    packed <<= np.uint64(_BITS)
-    packed |= chunks.astype(np.uint64)
-    packed <<= np.uint64(8)
-    packed |= counts
-    return packed
-
-
-def _sorted_postings(packed: Array, terms: Sequence[str]) -> dict[str, Array]:
-    """The arrays of postings. Sorts its argument."""
-    packed.sort()
-    counts = packed.astype(np.uint8)
-    packed >>= np.uint64(8)
-    chunks = packed.astype(np.uint32)
-    chunks &= np.uint32((1 << _BITS) - 1)
-    packed >>= np.uint64(_BITS)
+    numbers = np.zeros(0, np.uint64)
+    if terms:
+        found = np.frombuffer(chunks, dtype=np.int32), np.frombuffer(counts, dtype=np.uint8)
+        numbers = packed(rank[np.frombuffer(term_ids, dtype=np.int32)], *found)
+    numbers.sort()
+    sorted_chunks, sorted_counts = chunks_and_counts(numbers)
     return {
-        "terms": np.frombuffer("\n".join(terms).encode(), dtype=np.uint8),
-        "posting_ends": np.searchsorted(packed, np.arange(1, len(terms) + 1, dtype=np.uint64)).astype(np.int64),
-        "posting_chunks": chunks.view(np.int32),
-        "posting_counts": counts,
+        "terms": np.frombuffer("\n".join(terms[at] for at in order).encode(), dtype=np.uint8),
+        "posting_ends": ends_of_terms(numbers, len(terms)),
+        "posting_chunks": sorted_chunks,
+        "posting_counts": sorted_counts,
     }
-
-
-def merge(parts: Sequence[tuple[IndexSegment, Array]]) -> IndexSegment:
-    """One segment of what is alive in several.
-
-    Args:
-        parts: segments, each with a boolean per file: whether it is alive. A path is alive in one of them at most.
-    """
-    keys = sorted(
-        (part.paths[file], at, file)
-        for at, (part, alive) in enumerate(parts)
-        for file in np.flatnonzero(alive).tolist()
-    )
-    renumbered = [np.full(part.chunk_count, -1, np.int64) for part, _ in parts]
-    sizes: list[int] = []
-    total = 0
-    for _, at, file in keys:
-        span = parts[at][0].chunks_of(file)
-        renumbered[at][span] = np.arange(total, total + span.stop - span.start)
-        total += span.stop - span.start
-        sizes.append(total)
-    arrays: dict[str, Array] = {"file_chunks": _numbers(sizes, np.int64)}
-    arrays["paths"], arrays["path_ends"] = _blob([path for path, _, _ in keys])
-    for name in ("file_sizes", "file_mtimes_ns"):
-        arrays[name] = _numbers([int(parts[at][0].arrays[name][file]) for _, at, file in keys], np.int64)
-    for name in ("kinds", "starts", "ends", "lines", "lengths"):
-        arrays[name] = _gathered([part.arrays[name] for part, _ in parts], renumbered, total)
-    for blob, ends in (("names", "name_ends"), ("texts", "text_ends")):
-        arrays[blob], arrays[ends] = _gathered_blob(
-            [(part.arrays[blob], part.arrays[ends]) for part, _ in parts], renumbered, total
-        )
-    arrays["vectors"] = _gathered([part.arrays["vectors"] for part, _ in parts], renumbered, total)
-    return IndexSegment(arrays | _merged_postings([part for part, _ in parts], renumbered))
-
-
-def _gathered(sources: Sequence[Array], renumbered: Sequence[Array], total: int) -> Array:
-    shape = (total, *sources[0].shape[1:])
-    result = np.zeros(shape, sources[0].dtype)
-    for source, numbers in zip(sources, renumbered, strict=True):
-        kept = numbers >= 0
-        result[numbers[kept]] = source[kept]
-    return result
-
-
-def _gathered_blob(
-    sources: Sequence[tuple[Array, Array]], renumbered: Sequence[Array], total: int
-) -> tuple[Array, Array]:
-    lengths = np.zeros(total, np.int64)
-    for (_, ends), numbers in zip(sources, renumbered, strict=True):
-        kept = numbers >= 0
-        lengths[numbers[kept]] = np.diff(ends, prepend=0)[kept]
-    bounds = np.cumsum(lengths)
-    result = np.empty(int(bounds[-1]) if total else 0, np.uint8)
-    starts = bounds - lengths
-    for (blob, ends), numbers in zip(sources, renumbered, strict=True):
-        # What follows each other here and there is one piece: a file's chunks, or all of a part that is whole.
-        kept = np.flatnonzero(numbers >= 0)
-        for run in np.split(kept, np.flatnonzero((np.diff(kept) != 1) | (np.diff(numbers[kept]) != 1)) + 1):
-            if len(run):
-                begin = int(ends[run[0] - 1]) if run[0] else 0
-                piece = blob[begin : int(ends[run[-1]])]
-                at = int(starts[numbers[run[0]]])
-                result[at : at + len(piece)] = piece
-    return result, bounds
-
-
-def _merged_postings(parts: Sequence[IndexSegment], renumbered: Sequence[Array]) -> dict[str, Array]:
-    pieces: list[Array] = []
-    numbering: dict[str, int] = {}
-    for part, numbers in zip(parts, renumbered, strict=True):
-        local = np.asarray([numbering.setdefault(term, len(numbering)) for term in part.terms], np.int64)
-        term_of = np.repeat(local, np.diff(part.arrays["posting_ends"], prepend=0))
-        number = numbers[part.arrays["posting_chunks"]] if part.chunk_count else np.zeros(0, np.int64)
-        kept = number >= 0
-        pieces.append(_packed(term_of[kept], number[kept], part.arrays["posting_counts"][kept]))
-    # Terms that only dead chunks had are forgotten, as if they had never been.
-    used = np.zeros(len(numbering), np.bool_)
-    for piece in pieces:
-        used[piece >> np.uint64(_BITS + 8)] = True
-    names = list(numbering)
-    alive = sorted((names[at], at) for at in np.flatnonzero(used).tolist())
-    rank = np.zeros(len(names), np.uint64)
-    for place, (_, at) in enumerate(alive):
-        rank[at] = place
-    rest = np.uint64((1 << (_BITS + 8)) - 1)
-    for piece in pieces:
-        ids = rank[piece >> np.uint64(_BITS + 8)]
-        ids <<= np.uint64(_BITS + 8)
-        piece &= rest
-        piece |= ids
-    return _sorted_postings(np.concatenate(pieces), [term for term, _ in alive])

@@ -9,6 +9,7 @@ and never added to.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,7 @@ class VectorPart:
         self._vectors = vectors
         self._float: Array | None = None
         self._faiss: Any = None
+        self._serialised: Array | None = None
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -40,7 +42,7 @@ class VectorPart:
         opened = open_faiss(serialised)
         if (opened.ntotal, opened.d) != self._vectors.shape:
             raise UnreadableVectorsError(f"{opened.ntotal} vectors of {opened.d}, not {self._vectors.shape}")
-        self._faiss = opened
+        self._faiss, self._serialised = opened, serialised
 
     def prepare(self) -> None:
         """Makes the FAISS index of a large part, which takes a second per 100,000; no question ever waits for it."""
@@ -71,29 +73,74 @@ class VectorPart:
 
 
 def build_faiss(vectors: Array) -> Array:
-    """An IVF index with float16 lists, serialised. Deterministic: k-means starts from a fixed seed."""
+    """As :func:`write_faiss`, in memory."""
+    written = bytearray()  # `serialize_index` holds it three times while it grows, and copies it
+    write_faiss(vectors.shape, lambda first, last: vectors[first:last], written.extend)
+    return np.frombuffer(written, np.uint8)
+
+
+def write_faiss(shape: tuple[int, int], rows: Callable[[int, int], Array], write: Callable[[bytes], None]) -> None:
+    """Writes an IVF index with float16 lists. Deterministic: k-means starts from a fixed seed.
+
+    Args:
+        shape: of the vectors.
+        rows: vectors `first` to `last`; asked for some thousand at a time, three times.
+        write: is given the bytes, a megabyte at a time.
+    """
     import faiss  # pyright: ignore[reportMissingTypeStubs]
 
     library: Any = faiss
     library.omp_set_num_threads(1)
-    count, dimensions = vectors.shape
-    lists = max(16, min(4096, 2 ** round(math.log2(1.6 * math.sqrt(count)))))
+    count, dimensions = shape
+    lists = _lists(count)
     quantizer = library.IndexFlatIP(dimensions)
     made = library.IndexIVFScalarQuantizer(
         quantizer, dimensions, lists, library.ScalarQuantizer.QT_fp16, library.METRIC_INNER_PRODUCT
     )
     step = max(1, count // (lists * 40))
     made.cp.niter = 8
-    made.train(vectors[::step].astype(np.float32))
-    for start in range(0, count, _ADDED_AT_ONCE):  # all of them in fp32 would take twice what they take here
-        made.add(vectors[start : start + _ADDED_AT_ONCE].astype(np.float32))
-    written = bytearray()  # `serialize_index` holds it three times while it grows, and copies it
-    library.write_index(made, library.PyCallbackIOWriter(written.extend))
-    return np.frombuffer(written, np.uint8)
+    # All of them in fp32 would take twice what they take here.
+    made.train(np.concatenate([rows(at, end)[-at % step :: step].astype(np.float32) for at, end in _spans(count)]))
+    nearest = np.empty(count, np.int64)
+    for at, end in _spans(count):
+        nearest[at:end] = quantizer.search(rows(at, end).astype(np.float32), 1)[1][:, 0]
+    for number, size in enumerate(np.bincount(nearest[nearest >= 0], minlength=lists).tolist()):
+        made.invlists.resize(number, size)  # a list that grows takes up to twice its size
+        made.invlists.resize(number, 0)
+    for at, end in _spans(count):
+        added = rows(at, end).astype(np.float32)
+        made.add_core(end - at, library.swig_ptr(added), None, library.swig_ptr(nearest[at:end]))
+    failed: list[OSError] = []
+
+    def written(data: bytes) -> None:
+        try:
+            if not failed:
+                write(data)
+        except OSError as error:  # FAISS would tell that something went wrong, and not what
+            failed.append(error)
+
+    library.write_index(made, library.PyCallbackIOWriter(written))
+    if failed:
+        raise failed[0]
+
+
+def faiss_bytes(count: int, dimensions: int) -> int:
+    """Of the index of so many vectors, about: the vectors, the number of each, and the centres of the lists."""
+    return count * (2 * dimensions + 8) + _lists(count) * 4 * dimensions
+
+
+def _lists(count: int) -> int:
+    return max(16, min(4096, 2 ** round(math.log2(1.6 * math.sqrt(count)))))
+
+
+def _spans(count: int) -> list[tuple[int, int]]:
+    return [(at, min(count, at + _ADDED_AT_ONCE)) for at in range(0, count, _ADDED_AT_ONCE)]
 
 
 def open_faiss(serialised: Array) -> Any:
-    """The index of :func:`build_faiss`. The bytes must come from a file whose checksum was verified.
+    """The index of :func:`build_faiss`, which reads its lists where they lie: the bytes must outlive it.
+
+    They must come from a file whose checksum was verified.
 
     Raises:
         UnreadableVectorsError: another version of FAISS wrote them.
@@ -103,7 +150,8 @@ def open_faiss(serialised: Array) -> Any:
     library: Any = faiss
     library.omp_set_num_threads(1)
     try:
-        opened = library.deserialize_index(serialised)
+        # `deserialize_index` copies the bytes, and the lists from the copy.
+        opened = library.read_index(library.ZeroCopyIOReader(library.swig_ptr(serialised), serialised.nbytes))
     except RuntimeError as error:  # all that FAISS raises; its message is of its source, not for people
         raise UnreadableVectorsError("the installed FAISS cannot read it") from error
     opened.nprobe = PROBES

@@ -218,7 +218,7 @@ def test_nearest_vectors_that_cannot_be_read_are_made_anew_and_told_once(
     root, embedder = write_files(tmp_path / "w"), default_embedder()
     with monkeypatch.context() as other:
         other.setattr("foretype_retrieval.store.EXACT_CHUNKS", 0)
-        other.setattr("foretype_retrieval.store.build_faiss", lambda vectors: stored)
+        other.setattr("foretype_retrieval.store.write_faiss", lambda shape, rows, write: write(stored.tobytes()))
         update_workspace(root, tmp_path / "i", embedder)
     with pytest.raises(DamagedIndexError, match="FAISS"):
         open_index(tmp_path / "i", embedder)

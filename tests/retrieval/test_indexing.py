@@ -68,8 +68,51 @@ def test_updates_of_the_stored_index_equal_a_fresh_one(
                 os.utime(root / path, ns=(number * 10**9, number * 10**9 + version))
         updated, _ = update_workspace(root, folder / "i", None)
     fresh, _ = update_workspace(root, folder / "other", None)
+    one, other = updated.merged().segment(), fresh.merged().segment()
     for name in ARRAYS:
-        np.testing.assert_array_equal(updated.merged().arrays[name], fresh.merged().arrays[name], err_msg=name)
+        np.testing.assert_array_equal(one.arrays[name], other.arrays[name], err_msg=name)
+
+
+@pytest.fixture
+def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is a batch, and every batch is put aside."""
+    monkeypatch.setattr("foretype_retrieval.indexing._BATCH_CHUNKS", 1)
+    monkeypatch.setattr("foretype_retrieval.store._LARGE_CHUNKS", 1)
+
+
+MANY = {f"m{at % 7}/f{at}.py": f"def name_{at}(value):\n    return value\n" for at in range(40)}
+
+
+def test_an_index_of_many_batches_is_that_of_one_and_leaves_no_file(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    root = write_files(tmp_path / "w", MANY)
+    update_workspace(root, tmp_path / "one", None)
+    request.getfixturevalue("many_parts")
+    index, _ = update_workspace(root, tmp_path / "many", None)
+    assert (tmp_path / "many" / "index.ftx").read_bytes() == (tmp_path / "one" / "index.ftx").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "many").iterdir()) == ["index.ftx", "lock"]
+    assert names(index, "name")[0] == "name_0" and set(index.files()) == set(MANY)
+
+
+@pytest.mark.usefixtures("many_parts")
+def test_where_what_was_put_aside_took_the_room_it_is_saved_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, tries = write_files(tmp_path / "w", MANY), list[int]()
+    fsync = os.fsync
+
+    def full_at_first(handle: int) -> None:
+        with open("/proc/self/maps") as maps:
+            tries.append(sum("(deleted)" in line and str(tmp_path) in line for line in maps))
+        if tries[-1]:
+            raise OSError(28, "No space left on device")
+        fsync(handle)
+
+    monkeypatch.setattr("foretype_retrieval.store.os.fsync", full_at_first)
+    index, report = update_workspace(root, tmp_path / "i", None)
+    assert len(tries) == 2 and tries[0] > 30 and report.saved_bytes and not report.problem
+    assert set(open_index(tmp_path / "i", None).files()) == set(MANY) == set(index.files())
 
 
 def test_a_saved_file_is_taken_in_and_a_deleted_one_forgotten(tmp_path: Path, root: Path) -> None:

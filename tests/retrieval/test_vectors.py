@@ -82,3 +82,11 @@ def test_a_vector_unlike_those_before_it_is_kept_as_it_is() -> None:
     part.prepare()
     chunks, scores = part.nearest(vectors[-1].astype(np.float32), np.ones(len(vectors), np.bool_), 1)
     assert chunks.tolist() == [len(vectors) - 1] and abs(scores[0] - 1.0) < 1e-3
+
+
+def test_a_vector_that_is_no_number_is_in_no_list_and_costs_no_other() -> None:
+    vectors = rows(2 * EXACT_CHUNKS)
+    vectors[9] = np.nan  # not among every second one, which the lists' centres are made of
+    part = VectorPart(vectors)
+    part.prepare()
+    assert part.nearest(vectors[7].astype(np.float32), np.ones(len(vectors), np.bool_), 3)[0][0] == 7

@@ -8,8 +8,9 @@ The reasons are sentences because people read them in `foretype explain` and in 
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 from typing import Final
+
+from foretype_context.folder.path_parts import parts_of
 
 MAX_CURRENT_BYTES: Final = 5_000_000
 MAX_CONTEXT_BYTES: Final = 50_000
@@ -77,8 +78,7 @@ def reason_to_exclude(
         vendored: also leave out files in folders of installed packages (for context).
         edited: the file is being edited: then only its overlong lines get no suggestions (:func:`reason_in_line`), not the whole file.
     """
-    pure = PurePosixPath(path.replace("\\", "/"))
-    name, folders = pure.name, frozenset(pure.parts[:-1])
+    *folders, name = parts_of(path) or [""]
     if _SECRET_NAMES.search(name) or not _SECRET_FOLDERS.isdisjoint(folders):
         return "may hold secrets"
     if _SECRET_HEAD.search(head):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final, cast
 
 from tree_sitter import Language, Parser
+
+from foretype_context.folder.path_parts import parts_of, suffix_of
 
 PLAINTEXT: Final = "plaintext"
 
@@ -262,8 +263,9 @@ _ALIASES: Final = {"javascriptreact": "javascript", "bash": "shellscript", "sh":
 
 def language_of(path: str) -> str:
     """LSP language id of a path or URI by its name; `plaintext` where it is not known."""
-    name = PurePosixPath(path.replace("\\", "/")).name
-    return _BY_NAME.get(name) or _BY_SUFFIX.get(PurePosixPath(name).suffix.lower(), PLAINTEXT)
+    parts = parts_of(path)
+    name = parts[-1] if parts else ""
+    return _BY_NAME.get(name) or _BY_SUFFIX.get(suffix_of(name).lower(), PLAINTEXT)
 
 
 def language_spec(language: str) -> LanguageSpec:
