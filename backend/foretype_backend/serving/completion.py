@@ -175,6 +175,10 @@ class Claim:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """Settle what no job took over."""
         reservation = self.take()
         if reservation is not None:
             self._settle(reservation, self._cost_tokens)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from foretype_context.errors import SegmentOrderError
@@ -49,16 +49,31 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     placed: tuple[PlacedSegment, ...] = ()
 
 
+class Resolved(NamedTuple):
+    """The segments of a request with their texts, or the digests that are `missing` (then nothing else is wrong)."""
+
+    wires: Sequence[WireSegment] = ()
+    segments: Sequence[Segment] = ()
+    kinds: Sequence[Kind] = ()
+    grammar: Grammar | None = None
+    missing: Sequence[bytes] = ()
+
+
 def resolve(
-    cache: SegmentCache, segments: Sequence[WireSegment], grammar: Grammar, *, max_segments: int
-) -> list[Segment] | list[bytes]:
+    cache: SegmentCache,
+    segments: Sequence[WireSegment],
+    grammar: Grammar,
+    *,
+    max_segments: int,
+    former: Resolved = Resolved(),  # noqa: B008 - it is empty and cannot change
+) -> Resolved:
     """Look up digests and move the cache, by the rule that both ends run.
 
     Every segment is run through the cache even when the request is refused, or the two ends would drift apart; but none of one that
     has more of them than are allowed.
 
-    Returns:
-        The segments with their texts, or the digests that are unknown (then nothing else is wrong).
+    Args:
+        former: the request before, of which nothing was missing: what is equal at the same place was looked at, and is taken over.
 
     Raises:
         InvalidRequestError: naming the field of the first offending segment.
@@ -69,7 +84,17 @@ def resolve(
     missing: dict[bytes, None] = {}
     fault: InvalidRequestError | None = None
     size = 0
+    known = len(former.wires)
     for index, wire in enumerate(segments):
+        digest = wire.digest
+        if index < known and digest is not None and wire == former.wires[index]:
+            if cache.receive_digest(wire.kind, digest) is None:
+                missing[digest] = None
+            else:
+                segment = former.segments[index]
+                size += len(segment.text)
+                found.append(segment)
+            continue
         text, problem = _look_up(cache, wire, index)
         if problem is None:
             problem = _check_source(wire, index)
@@ -86,8 +111,10 @@ def resolve(
     if not segments:
         raise InvalidRequestError("segments", "empty; a prompt has at least one segment")
     _check_size(size, "segments")
-    check_order([wire.kind for wire in segments], grammar)
-    return list(missing) or found
+    kinds = [wire.kind for wire in segments]
+    if kinds != former.kinds or grammar is not former.grammar:
+        check_order(kinds, grammar)
+    return Resolved(segments, found, kinds, grammar, list(missing))
 
 
 def _check_size(characters: int, field: str) -> None:
@@ -201,8 +228,9 @@ class Renderer:
         self, segments: Sequence[Segment], encoder: SessionEncoder | None = None, *, check: bool = True
     ) -> Prompt | None:
         """Encode here and now, where that holds up nobody; None where it belongs in a thread. Raises as :meth:`encode`."""
-        work = sum([_work_chars(segment) for segment in segments])
-        if work > INLINE_CHARS and (encoder is None or encoder.fresh_chars(segments) > INLINE_CHARS):
+        # What is remembered is no work, however long it is: it is not even looked at.
+        work = sum(map(_work_chars, segments)) if encoder is None else encoder.fresh_chars(segments)
+        if work > INLINE_CHARS:
             _check_size(sum([len(segment.text) + len(segment.source.path) for segment in segments]), "segments")
             return None
         prompt = self.encode_now(segments, encoder)
