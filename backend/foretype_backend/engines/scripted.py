@@ -255,11 +255,12 @@ class ScriptedEngine:
         keys = self._chains.keys(session, request.token_ids, request.salt or "")
         cached_tokens = self.cache.cached_tokens(keys, len(prompt))
         self.requests.append(prompt)
-        await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token, live)
-        self._check_alive(live)
-        if live.aborted:
-            return None
-        self.cache.insert(keys, len(prompt))
+        if self._prefill_s_per_token or self._sleep is not None:
+            await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token, live)
+            self._check_alive(live)
+            if live.aborted:
+                return None
+        self.cache.touch(keys)
         self._prompt_tokens += len(prompt)
         self._cached_tokens += cached_tokens
         return _Prefilled(cached_tokens, (began - queued_at) * 1000, (self._clock() - began) * 1000, fault, fault_after)

@@ -264,7 +264,10 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def write(self, payloads: Sequence[bytes], *, text: bool) -> None:
         if self.close_sent or self.conn.state is not State.OPEN or self.transport.is_closing():
             return
-        self.transport.write(b"".join([part for one in payloads for part in (_head(len(one), text), one)]))
+        if len(payloads) == 1:
+            self.transport.write(_head(len(payloads[0]), text) + payloads[0])
+        else:
+            self.transport.write(b"".join([_head(len(one), text) + one for one in payloads]))
 
     def shutdown(self) -> None:
         """The server ends. A peer that has just closed is not told: a second close raises, and nobody after it would be told."""
