@@ -58,6 +58,15 @@ class Resolved(NamedTuple):
     grammar: Grammar | None = None
     missing: Sequence[bytes] = ()
 
+    def begins(self, wires: Sequence[WireSegment]) -> list[bytes]:
+        """Digests of the segments that this request and another one begin with, up to the first that travels as text."""
+        same: list[bytes] = []
+        for wire, before in zip(wires, self.wires, strict=False):
+            if wire.digest is None or wire != before:
+                break
+            same.append(wire.digest)
+        return same
+
 
 def resolve(
     cache: SegmentCache,
@@ -73,28 +82,19 @@ def resolve(
     has more of them than are allowed.
 
     Args:
-        former: the request before, of which nothing was missing: what is equal at the same place was looked at, and is taken over.
+        former: the request before, of which nothing was missing: what both begin with was looked at, and is taken over.
 
     Raises:
         InvalidRequestError: naming the field of the first offending segment.
     """
     if len(segments) > max_segments:
         raise InvalidRequestError("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
-    found: list[Segment] = []
-    missing: dict[bytes, None] = {}
+    same = former.begins(segments)
+    found = list(former.segments[: len(same)])
+    missing = dict.fromkeys(cache.receive_digests(same))
     fault: InvalidRequestError | None = None
-    size = 0
-    known = len(former.wires)
-    for index, wire in enumerate(segments):
-        digest = wire.digest
-        if index < known and digest is not None and wire == former.wires[index]:
-            if cache.receive_digest(wire.kind, digest) is None:
-                missing[digest] = None
-            else:
-                segment = former.segments[index]
-                size += len(segment.text)
-                found.append(segment)
-            continue
+    for index in range(len(same), len(segments)):
+        wire = segments[index]
         text, problem = _look_up(cache, wire, index)
         if problem is None:
             problem = _check_source(wire, index)
@@ -104,13 +104,12 @@ def resolve(
             if wire.digest is not None:
                 missing[wire.digest] = None
         else:
-            size += len(text)
             found.append(Segment(kind=wire.kind, scope=wire.scope, source=wire.source, text=text))
     if fault is not None:
         raise fault
     if not segments:
         raise InvalidRequestError("segments", "empty; a prompt has at least one segment")
-    _check_size(size, "segments")
+    _check_size(sum([len(one.text) for one in found]), "segments")
     kinds = [wire.kind for wire in segments]
     if kinds != former.kinds or grammar is not former.grammar:
         check_order(kinds, grammar)
@@ -190,7 +189,7 @@ class SessionEncoder(PromptEncoder):
 
     def fresh_chars(self, segments: Sequence[Segment]) -> int:
         """Characters of a prompt that are not remembered, and have to be encoded."""
-        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[self._same(segments) :]])
+        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[self.same(segments) :]])
 
 
 def _work_chars(segment: Segment, *, known: bool = False) -> int:
