@@ -203,12 +203,13 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         job = AdmittedRequest.of(
             question.asked, prompt, claim, max_tokens=most, context_tokens=context, stop=message.stop
         )
-        with live.run_by(service):
-            return await service.run(job, lambda delta: self._deliver(live, message.id, delta))
 
-    def _deliver(self, live: LiveRequest, id: str, delta: TextDelta) -> None:
-        live.text_was_sent()
-        self._send(delta_of(id, delta))
+        def deliver(delta: TextDelta) -> None:
+            live.text_was_sent()
+            self._send(delta_of(message.id, delta))
+
+        with live.run_by(service):
+            return await service.run(job, deliver)
 
 
 def _fits(message: Complete[WireSegment], revision: ServedRevision) -> bool:

@@ -218,7 +218,7 @@ class Generation:
                 if chunk.finish is None:
                     continue  # already aborted: only count what still comes
                 return self._ended(record, record.stop_reason)
-            if output.strayed and record.answer_start is None:
+            if output.ended and output.strayed and record.answer_start is None:
                 raise _OtherBeginningError
             if delta is not None:
                 if record.first_text is None:
@@ -226,10 +226,8 @@ class Generation:
                 if chunk.finish in (None, EngineFinish.ABORTED):
                     deliver(delta)
                     delta = None
-            if output.stopped:
-                return self._ended(record, Reason.STOP, rest=delta)
-            if record.enough or output.too_long or output.unlikely:
-                return self._ended(record, Reason.LENGTH, rest=delta)
+            if output.ended or record.enough:
+                return self._ended(record, Reason.STOP if output.stopped else Reason.LENGTH, rest=delta)
             if chunk.finish is not None:
                 break
         else:

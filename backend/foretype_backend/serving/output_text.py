@@ -67,6 +67,8 @@ class OutputText:
         self._pending_tokens = 0
         self._imposed = len(stop.repeats)
         self.generated_tokens = 0
+        self.ended = False
+        """Whether a rule has ended it, after the last chunk: :attr:`strayed`, :attr:`stopped`, :attr:`too_long` or :attr:`unlikely` say which."""
         self._first_line_tokens = first_line_tokens
         self._shown = shown or {}
         self._least_logprob = math.log(stop.least_chance) if stop.least_chance > 0 else -math.inf
@@ -116,6 +118,13 @@ class OutputText:
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailableError when its ids are not of this tokenizer."""
+        delta = self._fed(chunk)
+        scanner = self._scanner
+        unlikely = self._line_logprob < self._least_logprob
+        self.ended = scanner.stopped or unlikely or (scanner.in_first_line and self.too_long)
+        return delta
+
+    def _fed(self, chunk: Chunk) -> TextDelta | None:
         self._delivered = len(self._scanner.repeated)
         if chunk.text is not None and not chunk.token_ids:
             return self._feed_text(chunk.text, chunk.logprobs)

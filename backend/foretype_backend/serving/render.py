@@ -58,14 +58,17 @@ class Resolved(NamedTuple):
     grammar: Grammar | None = None
     missing: Sequence[bytes] = ()
 
-    def begins(self, wires: Sequence[WireSegment]) -> list[bytes]:
-        """Digests of the segments that this request and another one begin with, up to the first that travels as text."""
-        same: list[bytes] = []
-        for wire, before in zip(wires, self.wires, strict=False):
-            if wire.digest is None or wire != before:
+    def again(self, wires: Sequence[WireSegment]) -> list[Segment]:
+        """The segments that another request begins with as this one does, as they are there: each has its text, and was checked."""
+        found: list[Segment] = []
+        for wire, before, known in zip(wires, self.wires, self.segments, strict=False):
+            digest, source = wire.digest, wire.source
+            if digest is None or digest != before.digest or wire.text is not None or wire.kind is not before.kind:
                 break
-            same.append(wire.digest)
-        return same
+            if source.path != before.source.path:
+                break
+            found.append(Segment(kind=wire.kind, scope=wire.scope, source=source, text=known.text))
+        return found
 
 
 def resolve(
@@ -89,11 +92,11 @@ def resolve(
     """
     if len(segments) > max_segments:
         raise InvalidRequestError("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
-    same = former.begins(segments)
-    found = list(former.segments[: len(same)])
-    missing = dict.fromkeys(cache.receive_digests(same))
+    found = former.again(segments)
+    same = len(found)
+    missing = dict.fromkeys(cache.receive_digests([wire.digest or b"" for wire in segments[:same]]))
     fault: InvalidRequestError | None = None
-    for index in range(len(same), len(segments)):
+    for index in range(same, len(segments)):
         wire = segments[index]
         text, problem = _look_up(cache, wire, index)
         if problem is None:
@@ -187,9 +190,9 @@ class SessionEncoder(PromptEncoder):
         super().__init__(memo, grammar)
         self._memo = memo
 
-    def fresh_chars(self, segments: Sequence[Segment]) -> int:
-        """Characters of a prompt that are not remembered, and have to be encoded."""
-        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[self.same(segments) :]])
+    def fresh_chars(self, segments: Sequence[Segment], same: int) -> int:
+        """Characters of a prompt that are not remembered, and have to be encoded; it begins with `same` segments of the last one."""
+        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[same:]])
 
 
 def _work_chars(segment: Segment, *, known: bool = False) -> int:
@@ -228,11 +231,12 @@ class Renderer:
     ) -> Prompt | None:
         """Encode here and now, where that holds up nobody; None where it belongs in a thread. Raises as :meth:`encode`."""
         # What is remembered is no work, however long it is: it is not even looked at.
-        work = sum(map(_work_chars, segments)) if encoder is None else encoder.fresh_chars(segments)
+        same = 0 if encoder is None else encoder.same(segments)
+        work = sum(map(_work_chars, segments)) if encoder is None else encoder.fresh_chars(segments, same)
         if work > INLINE_CHARS:
             _check_size(sum([len(segment.text) + len(segment.source.path) for segment in segments]), "segments")
             return None
-        prompt = self.encode_now(segments, encoder)
+        prompt = self.encode_now(segments, encoder, same)
         return self.check(prompt) if check else prompt
 
     async def encode(
@@ -247,12 +251,15 @@ class Renderer:
         prompt = self.at_once(segments, encoder)
         return prompt or self.check(await self.pool.run(tenant, lambda: self.encode_now(segments)))
 
-    def encode_now(self, segments: Sequence[Segment], encoder: PromptEncoder | None = None) -> Prompt:
+    def encode_now(
+        self, segments: Sequence[Segment], encoder: PromptEncoder | None = None, same: int | None = None
+    ) -> Prompt:
+        """Render and encode, whatever it takes; `same` as of :meth:`PromptEncoder.encode`."""
         try:
             if encoder is None:
                 encoded = encode_prompt(self.tokenizer, self.grammar, segments)
             else:
-                encoded = encoder.encode(segments)
+                encoded = encoder.encode(segments, same)
         except SegmentOrderError as error:
             raise InvalidRequestError("segments", str(error)) from error
         placed = tuple(

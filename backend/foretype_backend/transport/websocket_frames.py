@@ -127,7 +127,9 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         """
         if self._waits:
             self._part += data
-            if not self._stopped:  # only now: stopping and going on are four calls of the kernel, and mostly nothing more comes
+            if (
+                not self._stopped
+            ):  # only now: stopping and going on are four calls of the kernel, and mostly nothing more comes
                 self._stopped = True
                 self.transport.pause_reading()
             return

@@ -287,9 +287,13 @@ class PromptEncoder:
         self._marks: list[_Mark] = []
         self._last = EncodedPrompt(_no_ids(), [], "")
 
-    def encode(self, segments: Sequence[Segment]) -> EncodedPrompt:
-        """Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
-        same = self.same(segments)
+    def encode(self, segments: Sequence[Segment], same: int | None = None) -> EncodedPrompt:
+        """Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's.
+
+        Args:
+            same: what :meth:`same` says of them, where the caller has asked.
+        """
+        same = self.same(segments) if same is None else same
         marks, ids, shown = self._marks[:same], _no_ids(), list[str]()
         out = _Renderer(self._grammar, marks[-1].open if same else None)
         if same:
@@ -317,15 +321,11 @@ class PromptEncoder:
         same = 0
         for mark, segment in zip(self._marks, segments, strict=False):
             before = mark.segment
-            if before is not segment and not _alike(before, segment):
+            alike = before.kind is segment.kind and before.text == segment.text
+            if not alike or before.source.path != segment.source.path:
                 break
             same += 1
         return same
-
-
-def _alike(one: Segment, other: Segment) -> bool:
-    """Whether both render the same."""
-    return one.kind is other.kind and one.text == other.text and one.source.path == other.source.path
 
 
 def count_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment]) -> list[tuple[int, int]]:
