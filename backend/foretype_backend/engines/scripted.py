@@ -336,15 +336,11 @@ class ScriptedEngine:
         if not self._started or live.restarts != self._restarts:
             raise EngineUnavailableError("the scripted engine died; it is up again, retry")
 
-    async def _pause(self, seconds: float, live: _Live | None = None) -> None:
+    def _pause(self, seconds: float, live: _Live | None = None) -> Awaitable[None]:
         if self._sleep is not None or self._alarms is None or live is None or seconds <= 0:
-            await (self._sleep or asyncio.sleep)(seconds)
-            return
+            return (self._sleep or asyncio.sleep)(seconds)
         live.pause = self._alarms.after(seconds)
-        try:
-            await live.pause
-        finally:
-            live.pause = None
+        return live.pause
 
     async def _take_slot(self, priority: int, live: _Live) -> None:
         if self._free_slots > 0:
