@@ -1,5 +1,7 @@
 """Counts of one thread read as the library's own do."""
 
+from typing import Any
+
 import prometheus_client
 from foretype_backend.metrics import tallies
 from hypothesis import given
@@ -9,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 BUCKETS = (0.5, 1.0, 2.5)
 
 
-def text(of: object, amounts: list[float], reads: int) -> list[bytes]:
+def text(of: Any, amounts: list[float], reads: int) -> list[bytes]:
     registry = CollectorRegistry()
     counter = of.Counter("a", "A.", ["x"], registry=registry)
     plain = of.Counter("b", "B.", registry=registry)

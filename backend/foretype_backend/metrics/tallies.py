@@ -16,6 +16,8 @@ import prometheus_client
 class Counter(prometheus_client.Counter):
     """The library's, for one thread. Nothing is checked: an amount is never negative."""
 
+    _value: Any
+
     def _metric_init(self) -> None:
         super()._metric_init()
         self._more = 0.0
@@ -31,6 +33,9 @@ class Counter(prometheus_client.Counter):
 
 class Histogram(prometheus_client.Histogram):
     """The library's, for one thread."""
+
+    _buckets: Any
+    _sum: Any
 
     def _metric_init(self) -> None:
         super()._metric_init()
