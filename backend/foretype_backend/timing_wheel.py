@@ -25,7 +25,7 @@ class Alarms:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, grain_s: float = 0.001) -> None:
-        self._loop = loop
+        self.loop = loop
         self._grain_s = grain_s
         self._slots: dict[int, dict[Callable[[], None], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -52,18 +52,18 @@ class Alarms:
 
     def after(self, seconds: float) -> asyncio.Future[None]:
         """A future that is done in `seconds`; one that is done before, cancelled or set, is passed over."""
-        future = self._loop.create_future()
-        self.at(self._loop.time() + seconds, partial(_done, future))
+        future = self.loop.create_future()
+        self.at(self.loop.time() + seconds, partial(_done, future))
         return future
 
     def _wind(self, slot: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._rings_at = self._loop.call_at(slot * self._grain_s, self._ring), slot
+        self._timer, self._rings_at = self.loop.call_at(slot * self._grain_s, self._ring), slot
 
     def _ring(self) -> None:
         self._timer, self._rings_at = None, _NEVER
-        now = int(self._loop.time() / self._grain_s + _ROUNDING)
+        now = int(self.loop.time() / self._grain_s + _ROUNDING)
         for slot in sorted(slot for slot in self._slots if slot <= now):
             for ring in self._slots.pop(slot, ()):
                 ring()
@@ -94,7 +94,7 @@ class Deadline:
 
     def __enter__(self) -> Self:
         """Raises RuntimeError outside a task."""
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(self._alarms.loop)
         if self._task is None:
             raise RuntimeError("a deadline is of a task")
         self._cancelling = self._task.cancelling()

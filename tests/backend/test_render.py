@@ -3,7 +3,7 @@ import gc
 import pytest
 from backend.world import TOKENIZER, segment, segments
 from foretype_backend.doors.http import fim_segments
-from foretype_backend.serving.render import Renderer, check_order, resolve
+from foretype_backend.serving.render import Renderer, Resolved, check_order, resolve
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
 from foretype_context.prompt.templates import GRAMMARS, encode_prompt, grammar
 from foretype_wire.errors import InvalidRequestError
@@ -26,25 +26,41 @@ CALLS = st.lists(st.lists(st.tuples(st.sampled_from([Kind.PREFIX, Kind.MIDDLE]),
 @given(CALLS)
 def test_gateway_and_client_caches_run_by_one_rule(calls: list[list[tuple[Kind, str]]]) -> None:
     """The client's half decides what travels as digest; the gateway's half never misses one, whatever it refuses."""
-    sender, receiver = SegmentCache(60), SegmentCache(60)
+    sender, receiver, former = SegmentCache(60), SegmentCache(60), Resolved()
     for call in calls:
         wires: list[WireSegment] = []
         for kind, text in call:
             digest = sender.send(kind, text)
             wires.append(segment(kind, digest=digest) if digest is not None else segment(kind, text))
         try:
-            found = resolve(receiver, wires, FORETYPE, max_segments=10)
+            former = resolve(receiver, wires, FORETYPE, max_segments=10, former=former)
         except InvalidRequestError:  # out of order or empty: refused, but the cache moved all the same
-            found = []
+            pass
         else:
-            assert [getattr(one, "text", None) for one in found] == [text for _, text in call]
+            assert not former.missing and [one.text for one in former.segments] == [text for _, text in call]
         assert receiver.digests() == sender.digests()
 
 
 def test_missing_digests_are_named_once_in_order() -> None:
     one, two = digest_of("one"), digest_of("two")
     parts = [segment(Kind.PREFIX, digest=digest) for digest in (one, two, one)]
-    assert resolve(SegmentCache(), parts, FORETYPE, max_segments=10) == [one, two]
+    assert resolve(SegmentCache(), parts, FORETYPE, max_segments=10).missing == [one, two]
+
+
+def test_what_left_the_cache_is_asked_for_though_the_prompt_before_had_it() -> None:
+    cache, text = SegmentCache(), [segment(Kind.PREFIX, "one")]
+    resolve(cache, text, FORETYPE, max_segments=10)
+    short = [segment(Kind.PREFIX, digest=digest_of("one"))]
+    former = resolve(cache, short, FORETYPE, max_segments=10)
+    cache.clear()
+    assert resolve(cache, short, FORETYPE, max_segments=10, former=former).missing == [digest_of("one")]
+
+
+def test_the_prompt_before_was_checked_for_its_own_grammar_alone() -> None:
+    cache, parts = SegmentCache(), [segment(Kind.PREFIX, "one"), segment(Kind.SUFFIX, "two")]
+    former = resolve(cache, parts, FORETYPE, max_segments=10)
+    with pytest.raises(InvalidRequestError):
+        resolve(cache, parts, grammar("codestral"), max_segments=10, former=former)
 
 
 def test_volatile_kinds_are_never_cached() -> None:

@@ -24,6 +24,25 @@ def transfer(sender: SegmentCache, receiver: SegmentCache, message: list[tuple[K
     return read
 
 
+DIGESTS = st.lists(st.sampled_from([digest_of(text) for text in ("a", "bb", "ccc", "y" * 13, "héé")]), max_size=4)
+CALLS = st.lists(st.tuples(SEGMENTS, DIGESTS, st.integers(0, 2)), max_size=12)
+
+
+@given(CALLS)
+def test_digests_received_together_move_what_they_move_one_by_one(
+    calls: list[tuple[tuple[Kind, str], list[bytes], int]],
+) -> None:
+    together, one_by_one = SegmentCache(20), SegmentCache(20)
+    for (kind, text), digests, times in calls:
+        for _ in range(times):
+            read = [(digest, one_by_one.receive_digest(Kind.PREFIX, digest)) for digest in digests]
+            assert together.receive_digests(digests) == [digest for digest, held in read if held is None]
+            assert together.digests() == one_by_one.digests()
+        together.receive_text(kind, text)
+        one_by_one.receive_text(kind, text)
+        assert together.digests() == one_by_one.digests()
+
+
 def test_the_default_capacity_is_the_one_of_the_wire() -> None:
     assert DEFAULT_CAPACITY_BYTES == SEGMENT_CACHE_BYTES
 

@@ -212,16 +212,14 @@ class Outbox:
         self._delta_at: dict[str, int] = {}
         self._next = 0
         self._merged = 0
+        self.waiting = 0
 
     def __repr__(self) -> str:
-        return f"<Outbox: {len(self._messages)} of {self._capacity} waiting, {self._merged} merged>"
-
-    def __len__(self) -> int:
-        return len(self._messages)
+        return f"<Outbox: {self.waiting} of {self._capacity} waiting, {self._merged} merged>"
 
     @property
     def full(self) -> bool:
-        return len(self._messages) >= self._capacity
+        return self.waiting >= self._capacity
 
     def put(self, message: GatewayMessage) -> None:
         if isinstance(message, Delta):
@@ -239,12 +237,14 @@ class Outbox:
             self._delta_at[message.id] = self._next
         self._messages[self._next] = message
         self._next += 1
+        self.waiting += 1
 
     def pop(self) -> GatewayMessage | None:
         """The next message to write, or None."""
         if not self._messages:
             return None
         _, message = self._messages.popitem(last=False)
+        self.waiting -= 1
         if isinstance(message, Delta):
             del self._delta_at[message.id]
         return message

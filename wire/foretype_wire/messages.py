@@ -120,7 +120,7 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repository: str = ""
 
 
-class WireSegment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WireSegment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A segment on the wire: exactly one of `digest` (16 bytes) and `text` is present."""
 
     kind: Kind

@@ -18,6 +18,7 @@ receiver, because everything older there leaves first.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
@@ -38,6 +39,8 @@ class SegmentCache:
         self.capacity_bytes = capacity_bytes
         self._texts: OrderedDict[bytes, tuple[str, int]] = OrderedDict()
         self._size_bytes = 0
+        self._latest: Sequence[bytes] = ()
+        """What :meth:`receive_digests` touched, while nothing has moved since."""
 
     def __repr__(self) -> str:
         return f"<SegmentCache: {len(self)} texts, {self._size_bytes} of {self.capacity_bytes} bytes>"
@@ -61,6 +64,7 @@ class SegmentCache:
         if kind not in STABLE_KINDS:
             return None
         digest = digest or digest_of(text)
+        self._latest = ()
         if digest in self._texts:
             self._texts.move_to_end(digest)
             return digest
@@ -72,6 +76,7 @@ class SegmentCache:
         if kind not in STABLE_KINDS:
             return
         digest = digest_of(text)
+        self._latest = ()
         if digest in self._texts:
             self._texts.move_to_end(digest)
         else:
@@ -84,11 +89,27 @@ class SegmentCache:
         held = self._texts.get(digest)
         if held is None:
             return None
+        self._latest = ()
         self._texts.move_to_end(digest)
         return held[0]
 
+    def receive_digests(self, digests: Sequence[bytes]) -> list[bytes]:
+        """:meth:`receive_digest` for several of a kind that may travel so, one after the other; those that are not held.
+
+        The same ones again, with nothing in between, are the most recent texts in this order already.
+        """
+        if digests == self._latest:
+            return []
+        missing = [digest for digest in digests if digest not in self._texts]
+        for digest in digests:
+            if digest in self._texts:
+                self._texts.move_to_end(digest)
+        self._latest = () if missing else digests
+        return missing
+
     def clear(self) -> None:
         """Forget everything: the sender's answer to `need`, and both ends' state at the start of a connection."""
+        self._latest = ()
         self._texts.clear()
         self._size_bytes = 0
 
@@ -112,5 +133,6 @@ class SegmentCache:
             self._evict()
 
     def _evict(self) -> None:
+        self._latest = ()
         _, (_, evicted_bytes) = self._texts.popitem(last=False)
         self._size_bytes -= evicted_bytes

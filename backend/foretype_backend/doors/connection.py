@@ -118,7 +118,7 @@ class StreamConnection:
 
     def send(self, *messages: GatewayMessage) -> None:
         """Write messages at once, or keep them while the peer is slow; never blocks. Deltas of one completion merge while they wait."""
-        if self._channel.ready and not len(self._outbox):
+        if self._channel.ready and not self._outbox.waiting:
             self._write(messages)
             return
         for message in messages:

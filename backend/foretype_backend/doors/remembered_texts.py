@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from foretype_context.prompt.segments import Segment
 from foretype_context.prompt.templates import Grammar
 from foretype_wire.gateway_protocol import GatewaySession
 from foretype_wire.messages import Complete, WireSegment
 from foretype_wire.segment_cache import SegmentCache
 
 from foretype_backend.admission.bounds import Bound
-from foretype_backend.serving.render import Renderer, SessionEncoder, resolve
+from foretype_backend.serving.render import Renderer, Resolved, SessionEncoder, resolve
 
 _ENTRY_BYTES: Final = 256
 """What a remembered text takes beside its own bytes."""
@@ -24,7 +23,7 @@ class RememberedTexts:
         bound: of all connections, by tenant.
     """
 
-    __slots__ = ("_bound", "_counted", "_encoder", "_max_segments", "_renderer", "_session", "_tenant")
+    __slots__ = ("_bound", "_counted", "_encoder", "_former", "_max_segments", "_renderer", "_session", "_tenant")
 
     def __init__(
         self, session: GatewaySession, renderer: Renderer, bound: Bound, tenant: str, *, max_segments: int
@@ -35,6 +34,7 @@ class RememberedTexts:
         self._tenant = tenant
         self._max_segments = max_segments
         self._counted = 0  # bytes, as they are counted for the tenant
+        self._former = Resolved()
         self._encoder: SessionEncoder | None = None  # most connections are silent, and need none
 
     def use(self, renderer: Renderer) -> None:
@@ -50,16 +50,20 @@ class RememberedTexts:
         """Drop all of it; the client is asked for it again."""
         self._session.cache = SegmentCache(self._session.cache.capacity_bytes)
         self._count()
-        self._encoder = None
+        self._encoder, self._former = None, Resolved()
 
     def close(self) -> None:
         self._session.cache.clear()
         self._count()
 
-    def resolve(self, message: Complete[WireSegment], grammar: Grammar) -> list[Segment] | list[bytes]:
+    def resolve(self, message: Complete[WireSegment], grammar: Grammar) -> Resolved:
         """The segments of a request, or the digests of those that are not known here. Raises InvalidRequestError."""
+        cache, most, former = self._session.cache, self._max_segments, self._former
         try:
-            return resolve(self._session.cache, message.segments, grammar, max_segments=self._max_segments)
+            found = resolve(cache, message.segments, grammar, max_segments=most, former=former)
+            if not found.missing:
+                self._former = found
+            return found
         finally:
             self._count()
             while self._bound.full(self._tenant) and self._counted:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import GatewaySession, invalid
@@ -62,14 +61,16 @@ class LiveRequest:
     def text_was_sent(self) -> None:
         self.answered = True
 
-    @contextlib.contextmanager
-    def run_by(self, service: CompletionService) -> Generator[None]:
+    def run_by(self, service: CompletionService) -> Self:
         """Within the block, `service` runs it."""
         self._service = service
-        try:
-            yield
-        finally:
-            self._service = None
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._service = None
 
     def cancel(self) -> None:
         """End it, also while its prompt is still being encoded."""

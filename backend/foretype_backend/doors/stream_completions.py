@@ -6,8 +6,7 @@ there on it is a task of its own.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from foretype_context.prompt.segments import Segment
@@ -32,7 +31,7 @@ from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta
-from foretype_backend.serving.render import Prompt, Renderer, check_order
+from foretype_backend.serving.render import Prompt, Renderer, Resolved, check_order
 from foretype_backend.serving.served_revision import BlockPool, ServedRevision
 from foretype_backend.serving.service import AdmittedRequest, Asked, CompletionOutcome, CompletionService
 
@@ -87,24 +86,23 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
         received = self._revision.service.clock()
         revision = self._planned_for(message)
-        segments: list[Segment] | list[bytes] = []
+        found = Resolved()
         fault: InvalidRequestError | None = None
         try:
             if self._session.hello is not None:  # of somebody who has not said it nothing is kept
-                segments = self._texts.resolve(message, revision.renderer.grammar)
+                found = self._texts.resolve(message, revision.renderer.grammar)
         except InvalidRequestError as error:
             fault = error
         if not self._let_in(message, fault):
             return
-        if segments and isinstance(segments[0], bytes):
-            self._send(Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
+        if found.missing:
+            self._send(Need(id=message.id, digests=list(found.missing)))
             return
         if not self._has_room(message.id):
             return
         self._supersede(message.supersedes)
-        known = [segment for segment in segments if isinstance(segment, Segment)]
         try:
-            early = self._early(message, known, revision)
+            early = self._early(message, found.segments, revision)
         except InvalidRequestError as error:
             self._send(invalid(error, id=message.id))
         except BudgetExceededError as limited:
@@ -117,7 +115,7 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
                 deadline=revision.service.deadline(message.deadline_ms),
                 prefill_only=_is_warm(message),
             )
-            question = _Question(message, known, asked)
+            question = _Question(message, found.segments, asked)
             self._begin(message.id, early.claim, lambda live: self._answer(live, question, early))
 
     def _planned_for(self, message: Complete[WireSegment]) -> ServedRevision:
@@ -133,13 +131,12 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
             return None
         return self._former[0]
 
-    def _early(self, message: Complete[WireSegment], segments: list[Segment], revision: ServedRevision) -> _Early:
+    def _early(self, message: Complete[WireSegment], segments: Sequence[Segment], revision: ServedRevision) -> _Early:
         """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequestError."""
         claim = self._claim(message, segments, revision)
         if self._block(message.class_) is not None:
             return _Early(claim, None, revision)
-        with contextlib.ExitStack() as undo:
-            undo.enter_context(claim)
+        try:
             own = revision is self._revision
             prompt = revision.renderer.at_once(segments, self._texts.encoder() if own else None)
             former = self._still_former() if own else None
@@ -147,7 +144,9 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
                 other = former.renderer.at_once(segments)  # who counts as the former tokenizer does had its profile
                 if other is not None and message.prompt_tokens == len(other.ids):
                     revision, prompt = former, other
-            undo.pop_all()
+        except BaseException:
+            claim.settle()
+            raise
         return _Early(claim, prompt, revision)
 
     def _block(self, class_: RequestClass) -> BlockPool | None:
@@ -155,7 +154,7 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         wanted = class_ is RequestClass.BLOCK if self.pool is None else self.pool == "quality"
         return self._door.block if wanted and class_ in _FOR_EITHER else None
 
-    def _claim(self, message: Complete[WireSegment], segments: list[Segment], revision: ServedRevision) -> Claim:
+    def _claim(self, message: Complete[WireSegment], segments: Sequence[Segment], revision: ServedRevision) -> Claim:
         opened = message.stop.opened
         most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
         characters = sum([len(segment.text) for segment in segments])
@@ -204,12 +203,13 @@ class StreamCompletions(StreamAnswers[CompletionHost]):
         job = AdmittedRequest.of(
             question.asked, prompt, claim, max_tokens=most, context_tokens=context, stop=message.stop
         )
-        with live.run_by(service):
-            return await service.run(job, lambda delta: self._deliver(live, message.id, delta))
 
-    def _deliver(self, live: LiveRequest, id: str, delta: TextDelta) -> None:
-        live.text_was_sent()
-        self._send(delta_of(id, delta))
+        def deliver(delta: TextDelta) -> None:
+            live.text_was_sent()
+            self._send(delta_of(message.id, delta))
+
+        with live.run_by(service):
+            return await service.run(job, deliver)
 
 
 def _fits(message: Complete[WireSegment], revision: ServedRevision) -> bool:
@@ -224,7 +224,7 @@ class _Question(NamedTuple):
     """What a client wants completed, and what else is known of it."""
 
     message: Complete[WireSegment]
-    segments: list[Segment]
+    segments: Sequence[Segment]
     asked: Asked
 
 

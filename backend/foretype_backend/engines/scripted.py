@@ -255,11 +255,12 @@ class ScriptedEngine:
         keys = self._chains.keys(session, request.token_ids, request.salt or "")
         cached_tokens = self.cache.cached_tokens(keys, len(prompt))
         self.requests.append(prompt)
-        await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token, live)
-        self._check_alive(live)
-        if live.aborted:
-            return None
-        self.cache.insert(keys, len(prompt))
+        if self._prefill_s_per_token or self._sleep is not None:
+            await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token, live)
+            self._check_alive(live)
+            if live.aborted:
+                return None
+        self.cache.touch(keys)
         self._prompt_tokens += len(prompt)
         self._cached_tokens += cached_tokens
         return _Prefilled(cached_tokens, (began - queued_at) * 1000, (self._clock() - began) * 1000, fault, fault_after)
@@ -335,15 +336,11 @@ class ScriptedEngine:
         if not self._started or live.restarts != self._restarts:
             raise EngineUnavailableError("the scripted engine died; it is up again, retry")
 
-    async def _pause(self, seconds: float, live: _Live | None = None) -> None:
+    def _pause(self, seconds: float, live: _Live | None = None) -> Awaitable[None]:
         if self._sleep is not None or self._alarms is None or live is None or seconds <= 0:
-            await (self._sleep or asyncio.sleep)(seconds)
-            return
+            return (self._sleep or asyncio.sleep)(seconds)
         live.pause = self._alarms.after(seconds)
-        try:
-            await live.pause
-        finally:
-            live.pause = None
+        return live.pause
 
     async def _take_slot(self, priority: int, live: _Live) -> None:
         if self._free_slots > 0:

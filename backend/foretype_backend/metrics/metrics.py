@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from foretype_context.prompt.profile import Service
 from foretype_wire.messages import RequestClass, Usage
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -18,6 +18,7 @@ from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.identity.directory import Denial
 from foretype_backend.metrics.objectives import ObjectiveMetrics
 from foretype_backend.metrics.stages import StageMetrics
+from foretype_backend.metrics.tallies import Counter, Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -127,7 +128,7 @@ class Metrics:
         self.denials = Counter(
             "foretype_denied", "Credentials that were not taken, by reason.", ["reason"], registry=self.registry
         )
-        # Looking a child up by its labels costs more than counting; these are counted several times per request.
+        # Looking a child up by its labels costs more than counting.
         self._children: dict[tuple[object, ...], Any] = {}
         self.registry.register(_Live(engine, scheduler, connections, slots))
         for collector in collectors:

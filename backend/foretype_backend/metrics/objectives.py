@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
 from foretype_backend.admission.outcomes import Reason
+from foretype_backend.metrics.tallies import Counter
 
 
 class PromiseOutcome(StrEnum):

@@ -12,7 +12,9 @@ from typing import Any, Final, cast
 
 from foretype_context.prompt.segments import PlacedSegment, Scope
 from foretype_wire.messages import RequestClass, Timings, Usage
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
+
+from foretype_backend.metrics.tallies import Counter, Histogram
 
 STAGES: Final = (
     "network",
@@ -96,10 +98,24 @@ class StageMetrics:
 
 
 def cached_by_scope(placed: Iterable[PlacedSegment], cached_tokens: int) -> dict[Scope, tuple[int, int]]:
-    """Prompt tokens by scope, and how many of them lie in the first `cached_tokens`: a prefix cache has no other."""
+    """Prompt tokens by scope, and how many of them lie in the first `cached_tokens`: a prefix cache has no other.
+
+    Segments of one scope mostly stand together, and are counted together: each begins where the one before it ends.
+    """
     found: dict[Scope, tuple[int, int]] = {}
+    scope: Scope | None = None
+    start = end = 0
     for one in placed:
-        tokens, cached = found.get(one.segment.scope, (0, 0))
-        had = min(one.end, cached_tokens) - one.start
-        found[one.segment.scope] = (tokens + one.end - one.start, cached + max(0, had))
+        if one.segment.scope is not scope or one.start != end:
+            if scope is not None:
+                _add(found, scope, start, end, cached_tokens)
+            scope, start = one.segment.scope, one.start
+        end = one.end
+    if scope is not None:
+        _add(found, scope, start, end, cached_tokens)
     return found
+
+
+def _add(found: dict[Scope, tuple[int, int]], scope: Scope, start: int, end: int, cached_tokens: int) -> None:
+    tokens, cached = found.get(scope, (0, 0))
+    found[scope] = tokens + end - start, cached + max(0, min(end, cached_tokens) - start)

@@ -175,6 +175,10 @@ class Claim:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """Settle what no job took over."""
         reservation = self.take()
         if reservation is not None:
             self._settle(reservation, self._cost_tokens)
@@ -352,16 +356,25 @@ class Record:
         refused = refusal(reason, message, field=field, retry_after_ms=retry)
         return CompletionOutcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
 
+    def _in_engine(self, now: float) -> tuple[float, float]:
+        """How long the prompt waited in the engine, and was computed, in milliseconds."""
+        if self.started is None:
+            return 0.0, 0.0
+        first_chunk = self.first_chunk if self.first_chunk is not None else now
+        waited_ms = max(0.0, (first_chunk - self.started) * 1000)
+        queue_ms = min(self.queue_ms, waited_ms)
+        prefill_ms = waited_ms - queue_ms
+        return queue_ms, prefill_ms if self.prefill_ms is None else min(self.prefill_ms, prefill_ms)
+
+    def prefill_of(self, now: float) -> float:
+        """The stage `prefill` of :meth:`timings` alone."""
+        return self._in_engine(now)[1]
+
     def timings(self, now: float) -> Timings:
         """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""
         received, arrived = self.job.received, self.arrived
         started = self.started if self.started is not None else now
-        first_chunk = self.first_chunk if self.first_chunk is not None else now
-        waited_ms = max(0.0, (first_chunk - started) * 1000) if self.started is not None else 0.0
-        engine_queue_ms = min(self.queue_ms, waited_ms)
-        prefill_ms = waited_ms - engine_queue_ms
-        if self.prefill_ms is not None:
-            prefill_ms = min(self.prefill_ms, prefill_ms)
+        engine_queue_ms, prefill_ms = self._in_engine(now)
         first_text = self.first_text
         last_chunk = self.last_chunk if self.last_chunk is not None else now
         until_text_ms = ((first_text if first_text is not None else last_chunk) - started) * 1000

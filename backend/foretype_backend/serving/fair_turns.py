@@ -8,6 +8,7 @@ which the loop hears everybody. Nothing is lost, and nobody is held back while n
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from time import perf_counter
@@ -55,7 +56,7 @@ class Turns:
     async def come(self, tenant: str, cost_s: float) -> None:
         """Wait until the tenant has a turn, and spend `cost_s` of it."""
         if self.left_s(tenant) <= 0 or tenant in self._waiting:
-            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            mine: asyncio.Future[None] = self._loop.create_future()
             self.again(tenant, lambda: self._called(tenant, mine, cost_s))
             await mine
             return
@@ -69,11 +70,17 @@ class Turns:
     def _begin(self) -> None:
         if not self._round:
             self._round = True
-            asyncio.get_running_loop().call_soon(self._next)
+            self._loop.call_soon(self._next)
+
+    @functools.cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
 
     def _next(self) -> None:
         self._round = False
         self._used.clear()
+        if not self._waiting:
+            return
         until = self._clock() + self._turn_s
         for _ in range(self.statistics().waiting):
             tenant, works = self._waiting.popitem(last=False)

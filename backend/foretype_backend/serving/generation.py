@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Final
@@ -75,8 +76,7 @@ class Generation:
         An engine that died a second time since then is not asked again: this prompt may be what kills it. One that does not hold an answer
         to its beginning, and began otherwise, gets the answer begun: it would fit nowhere. Raises what the engine raises.
         """
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + self._limits().retry_wait_ms / 1000
+        give_up_at = self._loop.time() + self._limits().retry_wait_ms / 1000
         restarts_before = self._engine.restarts
         strayed = False
         while True:
@@ -86,7 +86,7 @@ class Generation:
                 if strayed and record.answer_start is None:
                     await self._begin(record, deliver)
                     continue
-                return await self._attempt(record, deliver, loop)
+                return await self._attempt(record, deliver)
             except _OtherBeginningError:
                 strayed = True
                 record.restart_output()
@@ -94,11 +94,15 @@ class Generation:
                 if record.stop_reason is not None:
                     continue
                 died_twice = self._engine.restarts - restarts_before >= 2
-                if record.output.generated_tokens or died_twice or loop.time() >= give_up_at:
+                if record.output.generated_tokens or died_twice or self._loop.time() >= give_up_at:
                     raise
                 if record.attempts == 1:
                     self._retried()
                 await asyncio.sleep(_RETRY_PAUSE_S)
+
+    @functools.cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
 
     def abort(self, record: Record) -> None:
         """Tell the engine at once; :meth:`run` returns when its stream has ended."""
@@ -107,9 +111,7 @@ class Generation:
         except Exception as error:  # noqa: BLE001 - an adapter's fault; the grace of a cancel ends the request all the same
             log_fault(_log, "abort failed", error)
 
-    async def _attempt(
-        self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
-    ) -> CompletionOutcome:
+    async def _attempt(self, record: Record, deliver: Callable[[TextDelta], None]) -> CompletionOutcome:
         job = record.job
         record.attempt()
         salt, origin = self._whose(job)
@@ -126,7 +128,7 @@ class Generation:
         )
         stream = self._engine.generate(self._request(record, params, salt, origin))
         try:
-            return await self._consume(record, stream, deliver, loop)
+            return await self._consume(record, stream, deliver)
         finally:
             await self._release(record, stream)
 
@@ -203,11 +205,7 @@ class Generation:
         return salts.salt(salts.namespace(job.tenant, job.repository, owner=owner)), origin
 
     async def _consume(
-        self,
-        record: Record,
-        stream: AsyncIterator[Chunk],
-        deliver: Callable[[TextDelta], None],
-        loop: asyncio.AbstractEventLoop,
+        self, record: Record, stream: AsyncIterator[Chunk], deliver: Callable[[TextDelta], None]
     ) -> CompletionOutcome:
         output = record.output
         async for chunk in stream:
@@ -220,7 +218,7 @@ class Generation:
                 if chunk.finish is None:
                     continue  # already aborted: only count what still comes
                 return self._ended(record, record.stop_reason)
-            if output.strayed and record.answer_start is None:
+            if output.ended and output.strayed and record.answer_start is None:
                 raise _OtherBeginningError
             if delta is not None:
                 if record.first_text is None:
@@ -228,16 +226,14 @@ class Generation:
                 if chunk.finish in (None, EngineFinish.ABORTED):
                     deliver(delta)
                     delta = None
-            if output.stopped:
-                return self._ended(record, Reason.STOP, rest=delta)
-            if record.enough or output.too_long or output.unlikely:
-                return self._ended(record, Reason.LENGTH, rest=delta)
+            if output.ended or record.enough:
+                return self._ended(record, Reason.STOP if output.stopped else Reason.LENGTH, rest=delta)
             if chunk.finish is not None:
                 break
         else:
             raise EngineUnavailableError("the engine ended the stream without saying why; retry")
         if chunk.finish is EngineFinish.ABORTED:
-            if loop.time() >= record.job.deadline:
+            if self._loop.time() >= record.job.deadline:
                 return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
             raise EngineUnavailableError("the engine dropped the request; retry")
         if chunk.finish is EngineFinish.END_TOKEN and not output.begun and record.answer_start is None:

@@ -33,7 +33,9 @@ def joined(first: TextDelta | None, second: TextDelta | None) -> TextDelta | Non
 
 
 def _finite(logprob: float) -> float:
-    return 0.0 if math.isnan(logprob) else max(logprob, _LEAST_LOGPROB)
+    if logprob > _LEAST_LOGPROB:
+        return logprob
+    return 0.0 if math.isnan(logprob) else _LEAST_LOGPROB
 
 
 class OutputText:
@@ -55,6 +57,7 @@ class OutputText:
         shown: Mapping[int, bytes] | None = None,
     ) -> None:
         self._tokenizer = tokenizer
+        self._vocabulary_tokens = tokenizer.vocabulary_tokens
         self._decoder = StreamDecoder(tokenizer)
         self._scanner = StopScanner(stop)
         self._stop = stop
@@ -64,6 +67,8 @@ class OutputText:
         self._pending_tokens = 0
         self._imposed = len(stop.repeats)
         self.generated_tokens = 0
+        self.ended = False
+        """Whether a rule has ended it, after the last chunk: :attr:`strayed`, :attr:`stopped`, :attr:`too_long` or :attr:`unlikely` say which."""
         self._first_line_tokens = first_line_tokens
         self._shown = shown or {}
         self._least_logprob = math.log(stop.least_chance) if stop.least_chance > 0 else -math.inf
@@ -113,23 +118,33 @@ class OutputText:
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailableError when its ids are not of this tokenizer."""
+        delta = self._fed(chunk)
+        scanner = self._scanner
+        unlikely = self._line_logprob < self._least_logprob
+        self.ended = scanner.stopped or unlikely or (scanner.in_first_line and self.too_long)
+        return delta
+
+    def _fed(self, chunk: Chunk) -> TextDelta | None:
         self._delivered = len(self._scanner.repeated)
         if chunk.text is not None and not chunk.token_ids:
             return self._feed_text(chunk.text, chunk.logprobs)
         ready: list[str] = []
-        self.generated_tokens += len(chunk.token_ids)
-        for index, token_id in enumerate(chunk.token_ids):
-            if not 0 <= token_id < self._tokenizer.vocabulary_tokens:
+        ids, logprobs = chunk.token_ids, chunk.logprobs
+        self.generated_tokens += len(ids)
+        for index, token_id in enumerate(ids):
+            if not 0 <= token_id < self._vocabulary_tokens:
                 raise EngineUnavailableError(
                     f"the engine produced token id {token_id}; its model and the tokenizer differ"
                 )
-            logprob = _finite(chunk.logprobs[index]) if index < len(chunk.logprobs) else 0.0
+            logprob = _finite(logprobs[index]) if index < len(logprobs) else 0.0
             text = self._decoder.feed((token_id,))
             if token_id in self._shown:
                 text += self._shown[token_id].decode()
-            logprob = self._chosen(logprob, text)
-            self._line_logprob += min(logprob, 0.0)
-            if self.unlikely:
+            if self._imposed:
+                logprob = self._chosen(logprob, text)
+            if logprob < 0.0:
+                self._line_logprob += logprob
+            if self._line_logprob < self._least_logprob:
                 ready.append(self._scanner.flush())
                 break
             self._pending_logprob += logprob
@@ -172,7 +187,8 @@ class OutputText:
         return self._scanner.feed(text)
 
     def _delta(self, text: str) -> TextDelta | None:
-        text, self._skip = text[self._skip :], max(self._skip - len(text), 0)
+        if self._skip:
+            text, self._skip = text[self._skip :], max(self._skip - len(text), 0)
         if not text:
             return None
         delta = TextDelta(text, min(self._pending_logprob, 0.0), self._pending_tokens)

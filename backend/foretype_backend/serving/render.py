@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from foretype_context.errors import SegmentOrderError
@@ -49,27 +49,55 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     placed: tuple[PlacedSegment, ...] = ()
 
 
+class Resolved(NamedTuple):
+    """The segments of a request with their texts, or the digests that are `missing` (then nothing else is wrong)."""
+
+    wires: Sequence[WireSegment] = ()
+    segments: Sequence[Segment] = ()
+    kinds: Sequence[Kind] = ()
+    grammar: Grammar | None = None
+    missing: Sequence[bytes] = ()
+
+    def again(self, wires: Sequence[WireSegment]) -> list[Segment]:
+        """The segments that another request begins with as this one does, as they are there: each has its text, and was checked."""
+        found: list[Segment] = []
+        for wire, before, known in zip(wires, self.wires, self.segments, strict=False):
+            digest, source = wire.digest, wire.source
+            if digest is None or digest != before.digest or wire.text is not None or wire.kind is not before.kind:
+                break
+            if source.path != before.source.path:
+                break
+            found.append(Segment(kind=wire.kind, scope=wire.scope, source=source, text=known.text))
+        return found
+
+
 def resolve(
-    cache: SegmentCache, segments: Sequence[WireSegment], grammar: Grammar, *, max_segments: int
-) -> list[Segment] | list[bytes]:
+    cache: SegmentCache,
+    segments: Sequence[WireSegment],
+    grammar: Grammar,
+    *,
+    max_segments: int,
+    former: Resolved = Resolved(),  # noqa: B008 - it is empty and cannot change
+) -> Resolved:
     """Look up digests and move the cache, by the rule that both ends run.
 
     Every segment is run through the cache even when the request is refused, or the two ends would drift apart; but none of one that
     has more of them than are allowed.
 
-    Returns:
-        The segments with their texts, or the digests that are unknown (then nothing else is wrong).
+    Args:
+        former: the request before, of which nothing was missing: what both begin with was looked at, and is taken over.
 
     Raises:
         InvalidRequestError: naming the field of the first offending segment.
     """
     if len(segments) > max_segments:
         raise InvalidRequestError("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
-    found: list[Segment] = []
-    missing: dict[bytes, None] = {}
+    found = former.again(segments)
+    same = len(found)
+    missing = dict.fromkeys(cache.receive_digests([wire.digest or b"" for wire in segments[:same]]))
     fault: InvalidRequestError | None = None
-    size = 0
-    for index, wire in enumerate(segments):
+    for index in range(same, len(segments)):
+        wire = segments[index]
         text, problem = _look_up(cache, wire, index)
         if problem is None:
             problem = _check_source(wire, index)
@@ -79,15 +107,16 @@ def resolve(
             if wire.digest is not None:
                 missing[wire.digest] = None
         else:
-            size += len(text)
             found.append(Segment(kind=wire.kind, scope=wire.scope, source=wire.source, text=text))
     if fault is not None:
         raise fault
     if not segments:
         raise InvalidRequestError("segments", "empty; a prompt has at least one segment")
-    _check_size(size, "segments")
-    check_order([wire.kind for wire in segments], grammar)
-    return list(missing) or found
+    _check_size(sum([len(one.text) for one in found]), "segments")
+    kinds = [wire.kind for wire in segments]
+    if kinds != former.kinds or grammar is not former.grammar:
+        check_order(kinds, grammar)
+    return Resolved(segments, found, kinds, grammar, list(missing))
 
 
 def _check_size(characters: int, field: str) -> None:
@@ -161,9 +190,9 @@ class SessionEncoder(PromptEncoder):
         super().__init__(memo, grammar)
         self._memo = memo
 
-    def fresh_chars(self, segments: Sequence[Segment]) -> int:
-        """Characters of a prompt that are not remembered, and have to be encoded."""
-        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[self._same(segments) :]])
+    def fresh_chars(self, segments: Sequence[Segment], same: int) -> int:
+        """Characters of a prompt that are not remembered, and have to be encoded; it begins with `same` segments of the last one."""
+        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[same:]])
 
 
 def _work_chars(segment: Segment, *, known: bool = False) -> int:
@@ -201,11 +230,13 @@ class Renderer:
         self, segments: Sequence[Segment], encoder: SessionEncoder | None = None, *, check: bool = True
     ) -> Prompt | None:
         """Encode here and now, where that holds up nobody; None where it belongs in a thread. Raises as :meth:`encode`."""
-        work = sum([_work_chars(segment) for segment in segments])
-        if work > INLINE_CHARS and (encoder is None or encoder.fresh_chars(segments) > INLINE_CHARS):
+        # What is remembered is no work, however long it is: it is not even looked at.
+        same = 0 if encoder is None else encoder.same(segments)
+        work = sum(map(_work_chars, segments)) if encoder is None else encoder.fresh_chars(segments, same)
+        if work > INLINE_CHARS:
             _check_size(sum([len(segment.text) + len(segment.source.path) for segment in segments]), "segments")
             return None
-        prompt = self.encode_now(segments, encoder)
+        prompt = self.encode_now(segments, encoder, same)
         return self.check(prompt) if check else prompt
 
     async def encode(
@@ -220,12 +251,15 @@ class Renderer:
         prompt = self.at_once(segments, encoder)
         return prompt or self.check(await self.pool.run(tenant, lambda: self.encode_now(segments)))
 
-    def encode_now(self, segments: Sequence[Segment], encoder: PromptEncoder | None = None) -> Prompt:
+    def encode_now(
+        self, segments: Sequence[Segment], encoder: PromptEncoder | None = None, same: int | None = None
+    ) -> Prompt:
+        """Render and encode, whatever it takes; `same` as of :meth:`PromptEncoder.encode`."""
         try:
             if encoder is None:
                 encoded = encode_prompt(self.tokenizer, self.grammar, segments)
             else:
-                encoded = encoder.encode(segments)
+                encoded = encoder.encode(segments, same)
         except SegmentOrderError as error:
             raise InvalidRequestError("segments", str(error)) from error
         placed = tuple(

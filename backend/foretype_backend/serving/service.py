@@ -15,6 +15,7 @@ A cancel reaches the engine before the frame that brings it is done with; tokens
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import time
@@ -119,7 +120,6 @@ class CompletionService:
         self._cached_share = 0.0
         self._logged: Fault | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._alarms: Alarms | None = None
         self.metrics = Metrics(
             engine=engine.statistics,
             scheduler=lambda: self._scheduler.statistics(),
@@ -218,14 +218,13 @@ class CompletionService:
         Returns when the request is over and its engine slot is free. Raises only CancelledError (the caller is gone; the
         engine is stopped all the same) and ValueError (the key is live already).
         """
-        loop = asyncio.get_running_loop()
         if job.key in self._records:
             raise ValueError(f"request key {job.key!r} is live already; keys must be unique")
         record = Record(
             job=job,
             output=OutputText(self.tokenizer, job.stop, first_line_tokens=job.max_tokens, shown=job.shown),
             arrived=self.clock(),
-            decision=loop.create_future(),
+            decision=self._loop.create_future(),
             reservation=job.reservation,
         )
         self._records[job.key] = record
@@ -234,7 +233,7 @@ class CompletionService:
             self._tracer.begin(record)
         outcome: CompletionOutcome | None = None
         try:
-            outcome = await self._run(record, deliver, loop)
+            outcome = await self._run(record, deliver)
             return outcome
         finally:
             del self._records[job.key]
@@ -245,7 +244,7 @@ class CompletionService:
                 engine_s = 0.0 if record.started is None else self.clock() - record.started
                 cost = refused_cost(len(job.prompt.ids)) if reason in _SENDERS_DOING else 0
                 self.accounts.over(
-                    record.reservation, job.principal, job.class_, usage, engine_s, loop.time(), refused_tokens=cost
+                    record.reservation, job.principal, job.class_, usage, engine_s, self._now(), refused_tokens=cost
                 )
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
@@ -266,9 +265,7 @@ class CompletionService:
                 usage.tokens_after_cancel,
             )
 
-    async def _run(
-        self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
-    ) -> CompletionOutcome:
+    async def _run(self, record: Record, deliver: Callable[[TextDelta], None]) -> CompletionOutcome:
         job = record.job
         if self.accounts is not None:
             reserved = await self._reserve(self.accounts, record)
@@ -279,10 +276,10 @@ class CompletionService:
             if isinstance(reserved, Denied):
                 self.metrics.decided(job.class_, Decision.RATE_LIMITED)
                 return rate_limited(reserved, record.timings(self.clock()))
-        ticket = self._ticket(job, loop.time())
+        now = self._now()
         try:
-            with Deadline(self._alarms_of(loop), job.deadline) as record.guard:
-                self._apply(self._scheduler.arrive(ticket, loop.time()))
+            with Deadline(self._alarms, job.deadline) as record.guard:
+                self._apply(self._scheduler.arrive(self._ticket(job, now), now))
                 refused = await record.decision
                 if refused is not None:
                     return self._ended(record, refused, "admission refused it")
@@ -320,16 +317,21 @@ class CompletionService:
                 del self._asking[job.key]
         return reserved
 
-    def _alarms_of(self, loop: asyncio.AbstractEventLoop) -> Alarms:
-        if self._alarms is None:
-            self._alarms = Alarms(loop, grain_s=_DEADLINE_GRAIN_S)
-        return self._alarms
+    @functools.cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """Everything runs on it. Asked for once: Python asks the kernel for its process each time."""
+        return asyncio.get_running_loop()
+
+    @functools.cached_property
+    def _alarms(self) -> Alarms:
+        return Alarms(self._loop, grain_s=_DEADLINE_GRAIN_S)
 
     def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+        return self._loop.time()
 
     def _ticket(self, job: AdmittedRequest, now: float) -> Ticket:
-        principal = job.principal
+        principal, prompt_tokens = job.principal, len(job.prompt.ids)
+        uncached_tokens = prompt_tokens - self._guess_cached(prompt_tokens)
         return Ticket(
             key=job.key,
             session=job.session,
@@ -339,8 +341,8 @@ class CompletionService:
             tenant=principal.tenant,
             weight=principal.weight,
             free=principal.tier is Tier.FREE,
-            uncached_tokens=len(job.prompt.ids) - self._guess_cached(len(job.prompt.ids)),
-            kv_tokens=len(job.prompt.ids) - self._guess_cached(len(job.prompt.ids)) + job.most_tokens,
+            uncached_tokens=uncached_tokens,
+            kv_tokens=uncached_tokens + job.most_tokens,
             cost_tokens=job.cost_tokens,
             objective_s=self._objectives_s.get(job.objective or job.class_.value),
             arrived=now,
@@ -355,13 +357,13 @@ class CompletionService:
         prompt_tokens = len(record.job.prompt.ids)
         uncached = prompt_tokens - record.cached_tokens
         self._cached_share += _SMOOTHING * (record.cached_tokens / max(1, prompt_tokens) - self._cached_share)
-        timings = record.timings(self.clock())
+        now = self.clock()
         self._scheduler.first_token(
             record.job.key,
             self._now(),
             uncached_tokens=uncached,
-            prefill_s=timings.prefill / 1000,
-            ttft_s=self.clock() - record.job.received,
+            prefill_s=record.prefill_of(now) / 1000,
+            ttft_s=now - record.job.received,
         )
 
     def _apply(self, effects: list[scheduler.Effect]) -> None:
@@ -378,7 +380,7 @@ class CompletionService:
             record.decide(None if isinstance(effect, scheduler.Start) else effect.reason)
         if self._ticking is None and (self._records or self._unsettled):
             tick_s = _WAITING_TICK_S if self._scheduler.waiting else _TICK_S
-            self._ticking = asyncio.get_running_loop().call_later(tick_s, self._tick)
+            self._ticking = self._loop.call_later(tick_s, self._tick)
 
     def _tick(self) -> None:
         self._ticking = None

@@ -70,6 +70,7 @@ class StopScanner:
         self._max_lines = stop.max_lines
         self._min_indent = stop.min_indent
         self._trivial = not self._patterns and stop.max_lines is stop.min_indent is stop.opened is None
+        self._passes = self._trivial and not stop.repeats  # everything
         self._held: list[str] = []
         self._released = 0  # characters delivered so far; all offsets below are absolute too
         self._seen = 0
@@ -94,6 +95,8 @@ class StopScanner:
 
     def feed(self, text: str) -> str:
         """Take more text; return what can be delivered now. After a stop, everything is swallowed."""
+        if self._passes:
+            return text
         if self.stopped:
             return ""
         new = self._healing.feed(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -139,7 +139,7 @@ def make_engine(
 
         script = text_script(
             tokenizer.encode,
-            lambda ids: tokenizer.decode(ids[-_LAST_LINE_TOKENS:]).decode("utf-8", "replace"),
+            lambda ids: _last_line(tokenizer, ids),
             _scripted_answer,
         )
         # No vocabulary to check against: the ids are of the tokenizer that the script is written with.
@@ -223,8 +223,18 @@ def _is_own(config: Config, address: str) -> bool:
     return True
 
 
-_LAST_LINE_TOKENS: Final = 64
+_LAST_LINE_TOKENS: Final = (16, 64)
 """Of a prompt, that the scripted engine looks at: an engine that simulates must cost next to nothing under load."""
+
+
+def _last_line(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """The end of a prompt, with the whole of its last line where that is no longer than the engine looks at."""
+    end = ""
+    for most in _LAST_LINE_TOKENS:
+        end = tokenizer.decode(ids[-most:]).decode("utf-8", "replace")
+        if "\n" in end:
+            break
+    return end
 
 
 def _scripted_answer(prompt: str) -> str:

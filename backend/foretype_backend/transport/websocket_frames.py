@@ -7,7 +7,7 @@ pings, closing and whatever is wrong with a frame are its. It offers an applicat
 :meth:`FrameProtocol.write`. Closing, and learning of the end, stay with ASGI.
 
 No read holds the event loop longer than a turn (:mod:`foretype_backend.serving.fair_turns`): a quarter of a megabyte of tiny frames would take
-seconds. What is left of it waits, and nothing more is read meanwhile. Pings of a peer that does not read are answered once, when it reads.
+seconds. What is left of it waits, and so does what comes next, with which reading stops. Pings of a peer that does not read are answered once, when it reads.
 
 A message that is one frame is unmasked here; its library reads every frame through five generators. All else goes to it, frame by
 frame: see :meth:`FrameProtocol.data_received`.
@@ -105,6 +105,8 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     _turn: Turn | None = None
     _waits = False
     """For a turn, or for the peer to take what it got; what came and was not read is in `_part`."""
+    _stopped = False
+    """Nothing is read while it waits: more has come than the first read brought."""
     _pong = b""
     """Owed to a peer that does not read; the latest alone (RFC 6455, section 5.5.3)."""
 
@@ -125,6 +127,11 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         """
         if self._waits:
             self._part += data
+            if (
+                not self._stopped
+            ):  # only now: stopping and going on are four calls of the kernel, and mostly nothing more comes
+                self._stopped = True
+                self.transport.pause_reading()
             return
         left_s = TURN_S if self._turn is None else self._turn.left_s()
         if left_s <= 0 and not self._part:
@@ -183,10 +190,9 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         return perf_counter() >= until or bool(self._later) or (self._on_frame is not None and self.read_paused)
 
     def _hold(self, rest: bytes) -> None:
-        """Keep what was not read for a later turn, and read no more until then."""
+        """Keep what was not read for a later turn; what comes until then waits behind it."""
         self._part, self._wanted, self._waits = bytearray(rest), 0, True
         if not self.read_paused:
-            self.transport.pause_reading()
             self._again()
 
     def _again(self) -> None:
@@ -208,7 +214,8 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             return
         data, self._waits = bytes(self._part), False
         self._part.clear()
-        if not self.read_paused:
+        if self._stopped and not self.read_paused:
+            self._stopped = False
             self.transport.resume_reading()
         self._read(data, max(0.0, TURN_S if self._turn is None else self._turn.left_s()))
 
@@ -264,7 +271,10 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def write(self, payloads: Sequence[bytes], *, text: bool) -> None:
         if self.close_sent or self.conn.state is not State.OPEN or self.transport.is_closing():
             return
-        self.transport.write(b"".join([part for one in payloads for part in (_head(len(one), text), one)]))
+        if len(payloads) == 1:
+            self.transport.write(_head(len(payloads[0]), text) + payloads[0])
+        else:
+            self.transport.write(b"".join([_head(len(one), text) + one for one in payloads]))
 
     def shutdown(self) -> None:
         """The server ends. A peer that has just closed is not told: a second close raises, and nobody after it would be told."""
@@ -289,8 +299,10 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         if self.read_paused and not self.transport.is_closing():
             self.read_paused = False
             if self._waits:
+                self._stopped = True
                 self._again()
             else:
+                self._stopped = False
                 self.transport.resume_reading()
 
     def handle_ping(self) -> None:

@@ -3,7 +3,8 @@
 A prompt is a list of segments. *Which* segments are kept is decided by budget, age and the cursor; *where* they stand is
 decided by stability alone, so that what does not change stays byte for byte where it was.
 
-These types cross the wire (:mod:`foretype_wire.messages`), so they cost msgspec and nothing else.
+These types cross the wire (:mod:`foretype_wire.messages`), so they cost msgspec and nothing else. The cycle collector does not look at
+them (`gc=False`): each request has dozens, and none can be part of a cycle.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ STABLE_KINDS: Final = frozenset({Kind.REPOSITORY, Kind.FILE, Kind.PATH, Kind.PRE
 """Kinds that may travel by digest. The others change with almost every key and always travel as text."""
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where the text of a segment was read: document, version and half-open character span."""
 
     document: str = ""
@@ -50,7 +51,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: int = 0
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
+class Segment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One part of a prompt, with its text."""
 
     kind: Kind
@@ -59,7 +60,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class PlacedSegment(msgspec.Struct, frozen=True, kw_only=True):
+class PlacedSegment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A segment in a finished plan: `[start, end)` is its token range in the prompt, special tokens before it included."""
 
     segment: Segment

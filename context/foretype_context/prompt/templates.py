@@ -287,16 +287,19 @@ class PromptEncoder:
         self._marks: list[_Mark] = []
         self._last = EncodedPrompt(_no_ids(), [], "")
 
-    def encode(self, segments: Sequence[Segment]) -> EncodedPrompt:
-        """Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
-        same = self._same(segments)
-        marks, ids, shown, ends = self._marks[:same], _no_ids(), list[str](), [0] * len(segments)
+    def encode(self, segments: Sequence[Segment], same: int | None = None) -> EncodedPrompt:
+        """Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's.
+
+        Args:
+            same: what :meth:`same` says of them, where the caller has asked.
+        """
+        same = self.same(segments) if same is None else same
+        marks, ids, shown = self._marks[:same], _no_ids(), list[str]()
         out = _Renderer(self._grammar, marks[-1].open if same else None)
         if same:
             mark = marks[-1]
             ids, shown = self._last.ids[: mark.ids], [self._last.text[: mark.characters]]
-            ends[:same] = [mark.ids for mark in marks]
-        characters = len(shown[0]) if shown else 0
+        began, characters, ends = len(ids), len(shown[0]) if shown else 0, [0] * len(segments)
         for at in range(same, len(segments)):
             out.segment(at, segments[at])
             done = len(shown)
@@ -307,10 +310,13 @@ class PromptEncoder:
             out.owners.clear()
         out.end(max(len(segments) - 1, 0))
         _encode_pieces(self._tokenizer, self._grammar, out, ids, shown, ends)
-        self._marks, self._last = marks, EncodedPrompt(ids, _ranges(ends), "".join(shown))
+        ranges = [*self._last.ranges[:same], *_ranges(ends[same:], began)]
+        if same:  # what ends a prompt belongs to its last segment, which may be another one now
+            ranges[same - 1] = ranges[same - 1][0], ends[same - 1] or began
+        self._marks, self._last = marks, EncodedPrompt(ids, ranges, "".join(shown))
         return self._last
 
-    def _same(self, segments: Sequence[Segment]) -> int:
+    def same(self, segments: Sequence[Segment]) -> int:
         """Leading segments that render as those of the last prompt did."""
         same = 0
         for mark, segment in zip(self._marks, segments, strict=False):
@@ -334,9 +340,8 @@ def count_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segm
     return _ranges(ends)
 
 
-def _ranges(ends: list[int]) -> list[tuple[int, int]]:
+def _ranges(ends: list[int], start: int = 0) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
-    start = 0
     for end in ends:
         # A segment that renders to nothing has an empty range where it stands.
         end = max(end, start)

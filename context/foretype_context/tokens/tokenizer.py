@@ -92,19 +92,27 @@ class Tokenizer(Protocol):
         ...
 
 
+_Utf8Decoder: Final = codecs.getincrementaldecoder("utf-8")
+
+
 class StreamDecoder:
     """Turns ids into text as they arrive and holds back an incomplete UTF-8 sequence until its last byte is there."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decode = tokenizer.decode
+        self._decoder: codecs.IncrementalDecoder | None = None  # from the first character on that is not ASCII
 
     def feed(self, ids: Sequence[int]) -> str:
-        return self._decoder.decode(self._tokenizer.decode(ids))
+        data = self._decode(ids)
+        if self._decoder is None:
+            if data.isascii():
+                return data.decode("ascii")
+            self._decoder = _Utf8Decoder("replace")
+        return self._decoder.decode(data)
 
     def finish(self) -> str:
         """The rest; an incomplete sequence becomes U+FFFD."""
-        return self._decoder.decode(b"", True)
+        return "" if self._decoder is None else self._decoder.decode(b"", True)
 
 
 class _Base:
