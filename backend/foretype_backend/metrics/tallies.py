@@ -1,7 +1,8 @@
 """Counters and histograms for what is counted several times a request, all of it on one thread.
 
 prometheus_client takes a lock for every number, asks each time whether a metric may be counted, and looks for a bucket from the first
-on. Here a count is an addition; it becomes the library's own when somebody asks for samples.
+on. Here a count is an addition; it becomes the library's own when somebody asks for samples. That reaches into the library, whose minor version
+is pinned for it; `tests/backend/test_tallies.py` compares what both say.
 """
 
 from __future__ import annotations
