@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import Index
 from foretype_retrieval.terms import count_identifiers, count_terms, identifiers, import_names
-from foretype_retrieval.view import FoundChunk, Key, View
+from foretype_retrieval.view import FoundChunk, Key, View, distinct
 
 Array = NDArray[Any]
 
@@ -166,34 +166,30 @@ def candidates(index: Index, query: Query, embedder: Embedder | None) -> Candida
 def _weighable(view: View, query: Query, embedder: Embedder | None) -> tuple[Array, Array]:
     """As :func:`candidates`, with the numbers of the chunks, which ascend."""
     vector = embedder.question(query.text) if embedder is not None and view.dimensions and query.text.strip() else None
+    own = view.file(query.exclude)
     scores = view.word_scores(query.terms)
     words, word_scores = view.best(scores, _DEPTH)
-    named = _named(view, query)
+    named = _named(view, query, own)
     found = [words, named.chunks, view.best_inside(named.imported_files, scores, _DEPTH)]
     if vector is not None:
         found.append(view.by_vector(vector, _DEPTH)[0])
-    chunks = np.unique(np.concatenate(found))
+    chunks = distinct(np.concatenate(found))
     files = view.files_of(chunks)
-    others = files != view.file(query.exclude)
+    others = files != own
     chunks, files = chunks[others], files[others]
-    features = np.zeros((len(chunks), len(Features._fields)))
-    at = {name: place for place, name in enumerate(Features._fields)}
-    features[:, at["words"]] = np.round(scores[chunks] / (word_scores.max() if len(words) else 1.0), 4)
-    if vector is not None:
-        features[:, at["cosine"]] = view.cosines(vector, chunks)
-    if not len(chunks):
-        return chunks, features
-    features[:, [at[one] for one in ("inside", "folder", "near_in_file")]] = _of_files(view, query, named, files)
-    rows = np.searchsorted(chunks, named.chunks)
-    rows[rows == len(chunks)] = 0
-    kept = chunks[rows] == named.chunks  # the document's own are not
-    of_names = [at[one] for one in ("imported", "near", "alike", "uses", "unused")]
-    features[rows[kept][:, None], of_names] = _of_names(query, named)[named.names[kept]]
-    return chunks, features
+    name_at = np.full(len(chunks), len(named.words))
+    name_at[np.searchsorted(chunks, named.chunks)] = named.names
+    known: dict[str, Array] = {
+        "words": np.round(scores[chunks] / (word_scores.max() if len(words) else 1.0), 4),
+        "cosine": view.cosines(vector, chunks) if vector is not None else np.zeros(len(chunks)),
+    }
+    known |= {name: values[name_at] for name, values in _of_names(query, named).items()}
+    known |= _of_files(view, query, named, files)
+    return chunks, np.stack([known[name] for name in Features._fields], axis=1)
 
 
 class _Named(NamedTuple):
-    """Definitions of names near the place or imported.
+    """Definitions of names near the place or imported, but for the document's own.
 
     Attributes:
         words: the names; the first of them are those near the place, in their order.
@@ -210,10 +206,12 @@ class _Named(NamedTuple):
     imported_files: Array
 
 
-def _named(view: View, query: Query) -> _Named:
+def _named(view: View, query: Query, own: int) -> _Named:
     words = list(dict.fromkeys((*query.names, *sorted(query.imported)[:_MAX_IMPORTED])))
     chunks, names, counts = view.definitions(words, 4 * _MAX_DEFINITIONS)
-    every, file_at = np.unique(view.files_of(chunks), return_inverse=True)
+    files = view.files_of(chunks)
+    every = distinct(files)
+    file_at = np.searchsorted(every, files)
     of_file = [not query.modules.isdisjoint(_parts(path)) for path in view.paths(every)]
     inside = np.array(of_file, np.bool_)[file_at]
     found_inside = np.zeros(len(words), np.bool_)
@@ -221,36 +219,37 @@ def _named(view: View, query: Query) -> _Named:
     imported = np.array([word in query.imported for word in words], np.bool_)
     # Where no file of that name is imported, one of two definitions is meant all the same.
     opened = imported[names] & (inside | ((counts <= 2) & ~found_inside)[names])
-    imported_files = every[np.unique(file_at[opened])]
-    kept = inside | (counts <= _MAX_DEFINITIONS)[names]
-    return _Named(words, chunks[kept], names[kept], counts, imported_files[imported_files != view.file(query.exclude)])
+    others = files != own
+    kept = others & (inside | (counts <= _MAX_DEFINITIONS)[names])
+    return _Named(words, chunks[kept], names[kept], counts, distinct(files[opened & others]))
 
 
-def _of_files(view: View, query: Query, named: _Named, files: Array) -> Array:
-    """Of each file `inside`, `folder` and `near_in_file`."""
-    every, file_at = np.unique(files, return_inverse=True)
-    own = PurePosixPath(query.exclude).parts[:-1]
-    known = np.empty((len(every), 3))
-    known[:, 0] = np.isin(every, named.imported_files)
-    known[:, 1] = [_shared(own, path) for path in view.paths(every)]
-    near = np.sort(view.files_of(named.chunks[named.names < len(query.names)]))
-    known[:, 2] = np.log1p(np.searchsorted(near, every, side="right") - np.searchsorted(near, every))
-    return known[file_at]
+def _of_files(view: View, query: Query, named: _Named, files: Array) -> dict[str, Array]:
+    """What is known of each of these files, which ascend. Those with a definition are among them."""
+    every, own = distinct(files), PurePosixPath(query.exclude).parts[:-1]
+    file_at = np.searchsorted(every, files)
+    inside = np.zeros(len(every))
+    inside[np.searchsorted(every, named.imported_files)] = 1.0
+    folder = np.array([_shared(own, path) for path in view.paths(every)])
+    near = view.files_of(named.chunks[named.names < len(query.names)])
+    near_in_file = np.log1p(np.bincount(np.searchsorted(every, near), minlength=len(every)))
+    return {"inside": inside[file_at], "folder": folder[file_at], "near_in_file": near_in_file[file_at]}
 
 
-def _of_names(query: Query, named: _Named) -> Array:
-    """Of each name `imported`, `near`, `alike`, `uses` and `unused`."""
-    imported = np.array([word in query.imported for word in named.words], np.bool_)
-    uses = np.array([query.uses.get(word, 0) for word in named.words])
-    known = np.empty((len(named.words), 5))
-    known[:, 0] = imported
-    places = np.arange(len(named.words))
-    known[:, 1] = np.where(places < len(query.names), 1.0 / (1.0 + places / 8.0), 0.0)
-    known[:, 2] = np.log1p(named.counts)
-    known[:, 3] = np.log1p(uses)
-    # Its own import line counts as one use.
-    known[:, 4] = imported & (uses <= 1)
-    return known
+def _of_names(query: Query, named: _Named) -> dict[str, Array]:
+    """What is known of each name, and behind them of none."""
+    imported = np.array([*(float(word in query.imported) for word in named.words), 0.0])
+    uses = np.array([*(query.uses.get(word, 0) for word in named.words), 0])
+    near = np.zeros(len(uses))
+    near[: len(query.names)] = 1.0 / (1.0 + np.arange(len(query.names)) / 8.0)
+    return {
+        "imported": imported,
+        "near": near,
+        "alike": np.log1p(np.append(named.counts, 0)),
+        "uses": np.log1p(uses),
+        # Its own import line counts as one use.
+        "unused": imported * (uses <= 1),
+    }
 
 
 @lru_cache(maxsize=65_536)

@@ -126,7 +126,7 @@ class IndexSegment:
     def spans(self, terms: Sequence[str]) -> tuple[Array, Array, Array]:
         """Of those of the terms that are here: their places among them, and where the postings of each begin and end."""
         table = self.terms
-        numbers = np.array([table.get(term, -1) for term in terms], np.int64)
+        numbers = np.fromiter(map(table.get, terms, itertools.repeat(-1)), np.int64, len(terms))
         which = np.flatnonzero(numbers >= 0)
         numbers, ends = numbers[which], self.arrays["posting_ends"]
         return which, np.where(numbers > 0, ends[numbers - 1], 0), ends[numbers]

@@ -6,6 +6,7 @@ around a cursor names a thing as seldom exactly as its definition does.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,6 +44,7 @@ _IMPORT_WORDS: Final = _words(
     "pub"
 )
 _HEAD_LINES: Final = 800
+_IMPORTED_MAX: Final = 2_000
 
 
 def _runs(text: str) -> list[str]:
@@ -102,13 +104,9 @@ def import_names(lines: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
 
 @lru_cache(maxsize=64)
 def _import_names(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    names: set[str] = set()
-    for line in _import_lines("\n" + text):
-        names.update(identifiers(line))
-        if len(names) > 2_000:
-            break
-    names -= _IMPORT_WORDS
-    return frozenset(names), frozenset(name.lower() for name in names)
+    found = dict.fromkeys(identifiers("\n".join(_import_lines("\n" + text))))
+    names = frozenset(itertools.islice(found, _IMPORTED_MAX)) - _IMPORT_WORDS
+    return names, frozenset(name.lower() for name in names)
 
 
 def _import_lines(text: str) -> Iterator[str]:
