@@ -21,6 +21,8 @@ _DIGITS: Final = "0123456789"
 _SPACES: Final = bytes(at if chr(at).isalnum() or chr(at) == "_" else ord(" ") for at in range(128)).ljust(256)
 """Makes spaces of all ASCII that no identifier holds."""
 
+_SMALL: Final = bytes(at if chr(at).islower() else ord(" ") for at in range(128)).ljust(256)
+
 _SUBWORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 
 
@@ -80,8 +82,15 @@ def subwords(identifier: str) -> tuple[str, ...]:
 
 def count_terms(found: Iterable[str]) -> Counter[str]:
     """How often each sub-word occurs in these identifiers."""
-    counted: Counter[str] = Counter()
-    for identifier, times in Counter(found).items():
+    plain: list[str] = []
+    others: list[str] = []
+    for identifier in found:
+        (plain if identifier.islower() and identifier.isascii() else others).append(identifier)
+    # Small letters between digits and underscores are what :func:`subwords` finds there.
+    counted = Counter(" ".join(plain).encode().translate(_SMALL).decode().split())
+    for word in [word for word in counted if len(word) < 2 or word in _STOP]:
+        del counted[word]
+    for identifier, times in Counter(others).items():
         for word in subwords(identifier):
             counted[word] += times
     return counted

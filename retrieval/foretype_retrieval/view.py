@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from foretype_retrieval.definitions import ChunkKind
 from foretype_retrieval.segment import IndexSegment
 from foretype_retrieval.terms import symbol_term
-from foretype_retrieval.vectors import VectorPart
+from foretype_retrieval.vectors import VectorPart, widened
 
 Array = NDArray[Any]
 
@@ -242,12 +242,17 @@ class View:
 
     def best(self, scores: Array, limit: int) -> tuple[Array, Array]:
         """Chunks with the highest positive scores, in no order, and these rounded; ties by path and place."""
-        bound, rows = 10.0**-_DIGITS, len(scores) // _COLUMNS
+        least, rows = 10.0**-_DIGITS, len(scores) // _COLUMNS
         if rows > 1 and limit < _COLUMNS:
             # So many columns have a maximum of so much or more: nothing smaller, but for rounding, is among the best.
-            maxima = scores[: rows * _COLUMNS].reshape(rows, _COLUMNS).max(axis=0)
-            bound = max(bound, np.partition(maxima, -limit)[-limit] - 2 * 10.0**-_DIGITS)
-        chunks = np.flatnonzero(scores > bound)
+            table, rest = scores[: rows * _COLUMNS].reshape(rows, _COLUMNS), scores[rows * _COLUMNS :]
+            maxima = table.max(axis=0)
+            least = max(least, np.partition(maxima, -limit)[-limit] - 2 * 10.0**-_DIGITS)
+            columns = np.flatnonzero(maxima > least)
+            row, column = np.nonzero(table[:, columns] > least)
+            chunks = np.concatenate((row * _COLUMNS + columns[column], np.flatnonzero(rest > least) + rows * _COLUMNS))
+        else:
+            chunks = np.flatnonzero(scores > least)
         return self._highest(chunks, np.round(scores[chunks], _DIGITS), limit)
 
     def by_vector(self, vector: NDArray[np.float32], limit: int) -> tuple[Array, Array]:
@@ -305,8 +310,8 @@ class View:
         for at, part in enumerate(self._parts):
             own = slice(bounds[at], bounds[at + 1])
             if own.stop > own.start:
-                rows = part.segment.arrays["vectors"][chunks[own] - self._chunk_starts[at]]
-                result[own] = rows.astype(np.float32) @ vector
+                rows = part.segment.arrays["vectors"].take(chunks[own] - self._chunk_starts[at], axis=0)
+                result[own] = widened(rows) @ vector
         return np.round(result, _DIGITS)
 
 
