@@ -185,7 +185,10 @@ def _weighable(view: View, query: Query, embedder: Embedder | None) -> tuple[Arr
     }
     known |= {name: values[name_at] for name, values in _of_names(query, named).items()}
     known |= _of_files(view, query, named, files)
-    return chunks, np.stack([known[name] for name in Features._fields], axis=1)
+    table = np.empty((len(Features._fields), len(chunks)))
+    for row, name in enumerate(Features._fields):
+        table[row] = known[name]
+    return chunks, table.T
 
 
 class _Named(NamedTuple):

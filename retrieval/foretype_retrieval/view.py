@@ -286,20 +286,26 @@ class View:
         if len(self._parts) > 1:
             paths = self.paths(files)
             files = files[sorted(range(len(paths)), key=paths.__getitem__)]
-        spans: list[Array] = []
-        for file in files.tolist():
-            at = bisect.bisect_right(self._file_starts, file) - 1
-            span, start = self._parts[at].segment.chunks_of(file - self._file_starts[at]), self._chunk_starts[at]
-            spans.append(np.arange(start + span.start, start + span.stop))
-        if not spans:
-            return np.zeros(0, np.int64)
-        chunks = np.concatenate(spans)
+        begins, ends = self._spans(files)
+        lengths = ends - begins
+        chunks = np.arange(lengths.sum()) + np.repeat(ends - np.cumsum(lengths), lengths)
         if len(chunks) <= limit:
             return chunks
         rounded = np.round(scores[chunks], _DIGITS)
         bound = np.partition(rounded, -limit)[-limit]
         above = np.flatnonzero(rounded > bound)
         return chunks[np.concatenate((above, np.flatnonzero(rounded == bound)[: limit - len(above)]))]
+
+    def _spans(self, files: Array) -> tuple[Array, Array]:
+        """Where the chunks of each file begin and end."""
+        begins, ends = np.zeros(len(files), np.int64), np.zeros(len(files), np.int64)
+        for at, part in enumerate(self._parts):
+            own = np.flatnonzero((files >= self._file_starts[at]) & (files < self._file_starts[at + 1]))
+            if len(own):
+                inner, bounds = files[own] - self._file_starts[at], part.segment.arrays["file_chunks"]
+                begins[own] = np.where(inner > 0, bounds[inner - 1], 0) + self._chunk_starts[at]
+                ends[own] = bounds[inner] + self._chunk_starts[at]
+        return begins, ends
 
     def cosines(self, vector: NDArray[np.float32], chunks: Array) -> Array:
         """Exact cosines of chunks whose numbers ascend."""
