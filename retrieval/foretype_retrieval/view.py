@@ -119,7 +119,8 @@ class View:
             paths = self._parts[0].segment.paths
             return [paths[file] for file in files.tolist()]
         found: list[str] = []
-        for file in files.tolist():
+        numbers: list[int] = files.tolist()
+        for file in numbers:
             at = bisect.bisect_right(self._file_starts, file) - 1
             found.append(self._parts[at].segment.paths[file - self._file_starts[at]])
         return found
@@ -137,13 +138,8 @@ class View:
         """What a key stands for."""
         path, start, at, chunk = key
         segment = self._parts[at].segment
-        arrays = segment.arrays
-        kind, line, end = (
-            ChunkKind(int(arrays["kinds"][chunk])),
-            int(arrays["lines"][chunk]),
-            int(arrays["ends"][chunk]),
-        )
-        return FoundChunk(path, segment.name(chunk), kind, line, start, end, segment.text(chunk), score)
+        kind, line, end = (int(segment.arrays[name][chunk]) for name in ("kinds", "lines", "ends"))
+        return FoundChunk(path, segment.name(chunk), ChunkKind(kind), line, start, end, segment.text(chunk), score)
 
     def ranking(self, chunks: Array, scores: Array, limit: int) -> Ranking:
         """The best of these chunks, best first; ties by path and place."""
@@ -191,8 +187,8 @@ class View:
                 chunks = np.zeros(0, np.int32) if postings is None else postings[0]
                 common = chunks if common is None else np.intersect1d(common, chunks, assume_unique=True)
             if common is not None:
-                files = np.unique(part.segment.file_of[common[part.alive[common]]])
-                paths.update(part.segment.paths[file] for file in files.tolist())
+                files: list[int] = distinct(part.segment.file_of[common[part.alive[common]]]).tolist()
+                paths.update(part.segment.paths[file] for file in files)
         return sorted(paths)[:limit]
 
     def word_scores(self, terms: Mapping[str, float]) -> Array:

@@ -1,5 +1,5 @@
 import numpy as np
-from foretype_retrieval.vectors import EXACT_CHUNKS, VectorPart, build_faiss
+from foretype_retrieval.vectors import EXACT_CHUNKS, VectorPart, build_faiss, widened
 
 
 def rows(count: int) -> np.ndarray:
@@ -82,3 +82,9 @@ def test_a_vector_unlike_those_before_it_is_kept_as_it_is() -> None:
     part.prepare()
     chunks, scores = part.nearest(vectors[-1].astype(np.float32), np.ones(len(vectors), np.bool_), 1)
     assert chunks.tolist() == [len(vectors) - 1] and abs(scores[0] - 1.0) < 1e-3
+
+
+def test_halves_are_widened_to_the_same_numbers() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)].reshape(-1, 2)
+    np.testing.assert_array_equal(widened(halves).view(np.int32), halves.astype(np.float32).view(np.int32))
