@@ -202,39 +202,45 @@ class View:
         totals = np.zeros(len(words), np.int64)
         for which, begins, ends in spans:
             totals[which] += ends - begins
-        # What is dead makes a word rarer than its list is long. What cannot be among the rarest even so is not read.
-        sure = np.sort(totals[totals > dead])
-        bound = sure[_MAX_TERMS - 1] if len(sure) >= _MAX_TERMS else self._chunk_starts[-1]
-        may = (totals > 0) & (totals - dead <= bound)
-        read = [self._read(at, *(one[may[span[0]]] for one in span)) for at, span in enumerate(spans)]
         if dead:
+            # What is dead makes a word rarer than its list is long. What cannot be among the rarest even so is not looked at.
+            sure = np.sort(totals[totals > dead])
+            bound = sure[_MAX_TERMS - 1] if len(sure) >= _MAX_TERMS else self._chunk_starts[-1]
+            may = totals - dead <= bound
             totals[:] = 0
-            for which, lengths, _, _ in read:
-                totals[which] += lengths
-        used = np.flatnonzero(may & (totals > 0))
+            for at, (which, begins, ends) in enumerate(spans):
+                own = may[which]
+                totals[which[own]] += self._alive_in(at, begins[own], ends[own])
+        used = np.flatnonzero(totals)
         used = used[np.argsort(totals[used], kind="stable")[:_MAX_TERMS]]
-        weights = np.zeros(len(words), np.float32)
+        chosen, weights = np.zeros(len(words), np.bool_), np.zeros(len(words), np.float32)
+        chosen[used] = True
         for at, total in zip(used.tolist(), totals[used].tolist(), strict=True):
             weights[at] = terms[words[at]] * math.log1p((self.count - total + 0.5) / (total + 0.5)) * (_K1 + 1)
         scores: list[Array] = []
-        for (which, lengths, chunks, times), norms in zip(read, self._norms, strict=True):
-            if len(chunks):
-                values = np.repeat(weights[which], lengths) * times / (times + norms[chunks])
-                scores.append(np.bincount(chunks, values, len(norms)))
-            else:
-                scores.append(np.zeros(len(norms)))
+        for at, ((which, begins, ends), norms) in enumerate(zip(spans, self._norms, strict=True)):
+            own = chosen[which]
+            lengths, chunks, times = self._read(at, begins[own], ends[own])
+            values = np.repeat(weights[which[own]], lengths) * times / (times + norms[chunks])
+            scores.append(np.bincount(chunks, values, len(norms)))
         return scores[0] if len(scores) == 1 else np.concatenate(scores)
 
-    def _read(self, at: int, which: Array, begins: Array, ends: Array) -> tuple[Array, Array, Array, Array]:
-        """Postings of a part that are alive, term by term: the terms, how many each has, the chunks, and how often in them."""
+    def _alive_in(self, at: int, begins: Array, ends: Array) -> Array:
+        """How many chunks are alive in each of these lists of postings of a part."""
+        if not self._dead[at]:
+            return ends - begins
+        chunks = _joined(self._parts[at].segment.arrays["posting_chunks"], begins, ends)
+        return _kept_of_each(self._parts[at].alive[chunks], ends - begins)
+
+    def _read(self, at: int, begins: Array, ends: Array) -> tuple[Array, Array, Array]:
+        """Postings that are alive, list by list: how many there are in each, of which chunks of the part, and how often."""
         arrays, alive, lengths = self._parts[at].segment.arrays, self._parts[at].alive, ends - begins
         chunks = _joined(arrays["posting_chunks"], begins, ends).astype(np.int64)
         times = _joined(arrays["posting_counts"], begins, ends).astype(np.float32)
         if self._dead[at]:
             kept = alive[chunks]
-            lengths = np.bincount(np.repeat(np.arange(len(which)), lengths)[kept], minlength=len(which))
-            chunks, times = chunks[kept], times[kept]
-        return which, lengths, chunks, times
+            lengths, chunks, times = _kept_of_each(kept, lengths), chunks[kept], times[kept]
+        return lengths, chunks, times
 
     def best(self, scores: Array, limit: int) -> tuple[Array, Array]:
         """Chunks with the highest positive scores, in no order, and these rounded; ties by path and place."""
@@ -328,3 +334,10 @@ def distinct(numbers: Array) -> Array:
 def _joined(values: Array, begins: Array, ends: Array) -> Array:
     pieces = [values[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
     return np.concatenate(pieces) if pieces else values[:0]
+
+
+def _kept_of_each(kept: Array, lengths: Array) -> Array:
+    """Of lists one behind the other, none of them empty, how many are kept of each."""
+    if not len(lengths):
+        return lengths
+    return np.add.reduceat(kept, np.cumsum(lengths) - lengths, dtype=np.int64)
