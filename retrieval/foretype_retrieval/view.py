@@ -290,7 +290,7 @@ class View:
             files = files[sorted(range(len(paths)), key=paths.__getitem__)]
         begins, ends = self._spans(files)
         lengths = ends - begins
-        chunks = np.arange(lengths.sum()) + np.repeat(ends - np.cumsum(lengths), lengths)
+        chunks: Array = np.arange(int(lengths.sum())) + np.repeat(ends - np.cumsum(lengths), lengths)
         if len(chunks) <= limit:
             return chunks
         rounded = np.round(scores[chunks], _DIGITS)
