@@ -6,22 +6,22 @@ is weighed by a fitted linear model; reciprocal ranks, which give every list the
 
 from __future__ import annotations
 
-import heapq
-import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretype_retrieval.embedder import Embedder
-from foretype_retrieval.index import FoundChunk, Index, Key
-from foretype_retrieval.terms import count_terms, identifiers, identifiers_of, import_names
+from foretype_retrieval.index import Index
+from foretype_retrieval.terms import count_identifiers, count_terms, identifiers, import_names
+from foretype_retrieval.view import FoundChunk, Key, View, distinct
+
+Array = NDArray[Any]
 
 NEAR_LINES: Final = 200
 """Lines above the place that a question looks at."""
@@ -111,17 +111,15 @@ def query_at(lines: Sequence[str], typed: str, exclude: str = "") -> Query:
     """
     finished = re.sub(r"\w+$", "", typed)
     near = [*lines[-_NAME_LINES:], finished]
-    names: dict[str, None] = {}
-    for line in reversed(near):
-        for name in reversed(identifiers_of([line])):
-            names.setdefault(name)
+    early, close = identifiers("\n".join(near[:-_CLOSE_LINES])), identifiers("\n".join(near[-_CLOSE_LINES:]))
+    names = tuple(dict.fromkeys(reversed(early + close)))[:_MAX_NAMES]
     imported, modules = import_names(lines)
     terms: dict[str, float] = {}
-    for weight, part in ((1.0, near[:-_CLOSE_LINES]), (2.0, near[-_CLOSE_LINES:])):
-        for word, times in count_terms(identifiers_of(part)).items():
+    for weight, part in ((1.0, early), (2.0, close)):
+        for word, times in count_terms(part).items():
             terms[word] = terms.get(word, 0.0) + weight * min(times, 3)
-    uses = Counter(identifiers_of(lines[-NEAR_LINES:]))
-    return Query(tuple(names)[:_MAX_NAMES], imported, modules, terms, "\n".join(near[-_VECTOR_LINES:]), exclude, uses)
+    uses = count_identifiers("\n".join(lines[-NEAR_LINES:]))
+    return Query(names, imported, modules, terms, "\n".join(near[-_VECTOR_LINES:]), exclude, uses)
 
 
 def query_of_words(text: str) -> Query:
@@ -135,15 +133,15 @@ def search(
     index: Index, query: Query, embedder: Embedder | None, *, limit: int, weights: Features = WEIGHTS
 ) -> list[SearchHit]:
     """The best chunks, best first."""
-    found = candidates(index, query, embedder)
+    view = index.view()
+    chunks, features = _weighable(view, query, embedder)
     # Rounded, so that the order of a sum never decides; ties go to the first key.
-    scores = np.round(found.features @ np.asarray(weights), 6).tolist()
-    best = heapq.nsmallest(limit, zip(scores, found.keys, strict=True), key=lambda one: (-one[0], one[1]))
-    named = {*query.names, *query.imported}
+    best = view.ranking(chunks, np.round(features @ np.asarray(weights), 6), limit)
     hits: list[SearchHit] = []
     for score, key in best:
-        chunk = index.found(key, score)
-        hits.append(SearchHit(chunk, "imports" if chunk.name in named else "retrieval"))
+        found = view.found(key, score)
+        named = found.name in query.names or found.name in query.imported
+        hits.append(SearchHit(found, "imports" if named else "retrieval"))
     return hits
 
 
@@ -160,57 +158,101 @@ def candidates(index: Index, query: Query, embedder: Embedder | None) -> Candida
     The best by words and by vectors, the definitions of names near the place and on import lines, and the best by words in
     the files that those imports name.
     """
-    scores = index.word_scores(query.terms)
-    words = index.best(scores, _DEPTH)
-    vector = embedder.question(query.text) if embedder is not None and index.dimensions and query.text.strip() else None
-    names, imported_paths = _named(index, query)
-    keys = {key for _, key in words}
+    view = index.view()
+    chunks, features = _weighable(view, query, embedder)
+    return Candidates(view.keys(chunks), features)
+
+
+def _weighable(view: View, query: Query, embedder: Embedder | None) -> tuple[Array, Array]:
+    """As :func:`candidates`, with the numbers of the chunks, which ascend."""
+    vector = embedder.question(query.text) if embedder is not None and view.dimensions and query.text.strip() else None
+    own = view.file(query.exclude)
+    scores = view.word_scores(query.terms)
+    words, word_scores = view.best(scores, _DEPTH)
+    named = _named(view, query, own)
+    found = [words, named.chunks, view.best_inside(named.imported_files, scores, _DEPTH)]
     if vector is not None:
-        keys.update(key for _, key in index.by_vector(vector, _DEPTH))
-    keys.update(names)
-    if imported_paths:
-        keys.update(index.best_inside(imported_paths, scores, _DEPTH))
-    ordered = [key for key in keys if key[0] != query.exclude]
-    order = {name: at for at, name in enumerate(query.names)}
-    own = PurePosixPath(query.exclude).parts[:-1]
-    near_in_file = Counter(key[0] for key, (name, _) in names.items() if name in order)
-    by_file = {
-        path: (float(path in imported_paths), _shared(own, path), math.log1p(near_in_file[path]))
-        for path in {key[0] for key in ordered}
+        found.append(view.by_vector(vector, _DEPTH)[0])
+    chunks = distinct(np.concatenate(found))
+    files = view.files_of(chunks)
+    others = files != own
+    chunks, files = chunks[others], files[others]
+    name_at = np.full(len(chunks), len(named.words))
+    name_at[np.searchsorted(chunks, named.chunks)] = named.names
+    known: dict[str, Array] = {
+        "words": np.round(scores[chunks] / (word_scores.max() if len(words) else 1.0), 4),
+        "cosine": view.cosines(vector, chunks) if vector is not None else np.zeros(len(chunks)),
     }
-    by_name = {("", 0): (0.0, 0.0, 0.0, 0.0, 0.0)}
-    for named in set(names.values()):
-        name, count = named
-        used, imported = query.uses.get(name, 0), name in query.imported
-        near = 1.0 / (1.0 + order[name] / 8.0) if name in order else 0.0
+    known |= {name: values[name_at] for name, values in _of_names(query, named).items()}
+    known |= _of_files(view, query, named, files)
+    table = np.empty((len(Features._fields), len(chunks)))
+    for row, name in enumerate(Features._fields):
+        table[row] = known[name]
+    return chunks, table.T
+
+
+class _Named(NamedTuple):
+    """Definitions of names near the place or imported, but for the document's own.
+
+    Attributes:
+        words: the names; the first of them are those near the place, in their order.
+        chunks: the definitions.
+        names: which of the names each of them has.
+        counts: how many definitions share each name.
+        imported_files: the files that the import lines name, ascending.
+    """
+
+    words: list[str]
+    chunks: Array
+    names: Array
+    counts: Array
+    imported_files: Array
+
+
+def _named(view: View, query: Query, own: int) -> _Named:
+    words = list(dict.fromkeys((*query.names, *sorted(query.imported)[:_MAX_IMPORTED])))
+    chunks, names, counts = view.definitions(words, 4 * _MAX_DEFINITIONS)
+    files = view.files_of(chunks)
+    every = distinct(files)
+    file_at = np.searchsorted(every, files)
+    of_file = [not query.modules.isdisjoint(_parts(path)) for path in view.paths(every)]
+    inside = np.array(of_file, np.bool_)[file_at]
+    found_inside = np.zeros(len(words), np.bool_)
+    found_inside[names[inside]] = True
+    imported = np.array([word in query.imported for word in words], np.bool_)
+    # Where no file of that name is imported, one of two definitions is meant all the same.
+    opened = imported[names] & (inside | ((counts <= 2) & ~found_inside)[names])
+    others = files != own
+    kept = others & (inside | (counts <= _MAX_DEFINITIONS)[names])
+    return _Named(words, chunks[kept], names[kept], counts, distinct(files[opened & others]))
+
+
+def _of_files(view: View, query: Query, named: _Named, files: Array) -> dict[str, Array]:
+    """What is known of each of these files, which ascend. Those with a definition are among them."""
+    every, own = distinct(files), PurePosixPath(query.exclude).parts[:-1]
+    file_at = np.searchsorted(every, files)
+    inside = np.zeros(len(every))
+    inside[np.searchsorted(every, named.imported_files)] = 1.0
+    folder = np.array([_shared(own, path) for path in view.paths(every)])
+    near = view.files_of(named.chunks[named.names < len(query.names)])
+    near_in_file = np.log1p(np.bincount(np.searchsorted(every, near), minlength=len(every)))
+    return {"inside": inside[file_at], "folder": folder[file_at], "near_in_file": near_in_file[file_at]}
+
+
+def _of_names(query: Query, named: _Named) -> dict[str, Array]:
+    """What is known of each name, and behind them of none."""
+    imported = np.array([*(float(word in query.imported) for word in named.words), 0.0])
+    uses = np.array([*(query.uses.get(word, 0) for word in named.words), 0])
+    near = np.zeros(len(uses))
+    near[: len(query.names)] = 1.0 / (1.0 + np.arange(len(query.names)) / 8.0)
+    return {
+        "imported": imported,
+        "near": near,
+        "alike": np.log1p(np.append(named.counts, 0)),
+        "uses": np.log1p(uses),
         # Its own import line counts as one use.
-        by_name[named] = float(imported), near, math.log1p(count), math.log1p(used), float(imported and used <= 1)
-    features = np.empty((len(ordered), len(Features._fields)))
-    at = {name: place for place, name in enumerate(Features._fields)}
-    features[:, at["words"]] = np.round(index.values(scores, ordered) / (words[0][0] if words else 1.0), 4)
-    features[:, at["cosine"]] = index.cosines(vector, ordered) if vector is not None else 0.0
-    of_name = [at[one] for one in ("imported", "near", "alike", "uses", "unused")]
-    of_file = [at[one] for one in ("inside", "folder", "near_in_file")]
-    if ordered:
-        features[:, of_name] = [by_name[names.get(key, ("", 0))] for key in ordered]
-        features[:, of_file] = [by_file[key[0]] for key in ordered]
-    return Candidates(ordered, features)
-
-
-def _named(index: Index, query: Query) -> tuple[dict[Key, tuple[str, int]], frozenset[str]]:
-    """Definitions of names near the place or imported, with their name and how many share it; and the files imported from."""
-    found: dict[Key, tuple[str, int]] = {}
-    paths: set[str] = set()
-    for name in dict.fromkeys((*query.names, *sorted(query.imported)[:_MAX_IMPORTED])):
-        keys = index.defining(name, 4 * _MAX_DEFINITIONS)
-        inside = [key for key in keys if not query.modules.isdisjoint(_parts(key[0]))]
-        kept = keys if len(keys) <= _MAX_DEFINITIONS else inside
-        for key in kept:
-            found[key] = name, len(keys)
-        if name in query.imported:
-            paths.update(key[0] for key in (inside or (keys if len(keys) <= 2 else [])))
-    paths.discard(query.exclude)
-    return found, frozenset(paths)
+        "unused": imported * (uses <= 1),
+    }
 
 
 @lru_cache(maxsize=65_536)

@@ -146,6 +146,14 @@ class IndexSegment:
         span = slice(int(ends[at - 1]) if at else 0, int(ends[at]))
         return self.arrays["posting_chunks"][span], self.arrays["posting_counts"][span]
 
+    def spans(self, terms: Sequence[str]) -> tuple[Array, Array, Array]:
+        """Of those of the terms that are here: their places among them, and where the postings of each begin and end."""
+        table = self.terms
+        numbers = np.fromiter(map(table.get, terms, itertools.repeat(-1)), np.int64, len(terms))
+        which = np.flatnonzero(numbers >= 0)
+        numbers, ends = numbers[which], self.arrays["posting_ends"]
+        return which, np.where(numbers > 0, ends[numbers - 1], 0), ends[numbers]
+
     def name(self, chunk: int) -> str:
         return self._string("names", "name_ends", chunk)
 

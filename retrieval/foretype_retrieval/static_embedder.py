@@ -47,10 +47,10 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         result = np.zeros((len(texts), self.dimensions), np.float32)
         for at, text in enumerate(texts):
-            ids = self._tokenizer.encode(text[:EMBEDDED_CHARS])
-            if ids:
+            ids = np.array(self._tokenizer.encode(text[:EMBEDDED_CHARS]), np.int64)
+            if len(ids):
                 # The mean's divisor falls out in the normalisation.
-                result[at] = self._scales[ids] @ self._table[ids].astype(np.float32)
+                result[at] = self._scales.take(ids) @ self._table.take(ids, axis=0).astype(np.float32)
         lengths = np.linalg.norm(result, axis=1, keepdims=True)
         np.divide(result, lengths, out=result, where=lengths > 0)
         return result

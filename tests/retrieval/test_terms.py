@@ -1,5 +1,10 @@
+import re
+from collections import Counter
+
 import pytest
-from foretype_retrieval.terms import count_terms, identifiers, import_names, subwords
+from foretype_retrieval.terms import count_identifiers, count_terms, identifiers, import_names, subwords
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(
@@ -43,3 +48,29 @@ def test_import_lines_of_many_languages_name_what_they_import(line: str) -> None
 def test_an_import_in_brackets_reaches_over_lines() -> None:
     names, _ = import_names(["from shop import (", "    Basket,", "    Item,", ")", "x = Other"])
     assert {"Basket", "Item"} <= names and "Other" not in names
+
+
+def test_an_import_line_behind_another_bracket_counts_too() -> None:
+    names, _ = import_names(
+        ["    from a import (x1,", "      y1)", "value = (", "\timport later", "", "  # include <no>", "importer()"]
+    )
+    assert names == {"x1", "y1", "later", "no"}
+
+
+pieces = st.lists(
+    st.sampled_from(["a", "Bar", "HTTP", "_", "1", "23", "0x1F", "é", "ß", "٣", "(", ".", " ", "\n", "\x0c", "x" * 79]),
+    max_size=12,
+).map("".join)
+
+
+@given(pieces)
+def test_identifiers_are_those_of_their_pattern_also_behind_digits(text: str) -> None:
+    expected = [found for found in re.findall(r"[^\W\d]\w+", text) if len(found) <= 80]
+    assert identifiers(text) == expected
+    assert count_identifiers(text) == Counter(expected)
+
+
+@given(st.lists(pieces.filter(bool), max_size=5))
+def test_terms_are_the_sub_words_of_each_identifier(found: list[str]) -> None:
+    names = [name for text in found for name in identifiers(text)]
+    assert count_terms(names) == Counter(word for name in names for word in subwords(name))

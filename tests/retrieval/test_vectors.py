@@ -1,5 +1,5 @@
 import numpy as np
-from foretype_retrieval.vectors import EXACT_CHUNKS, VectorPart, build_faiss
+from foretype_retrieval.vectors import EXACT_CHUNKS, VectorPart, build_faiss, widened
 
 
 def rows(count: int) -> np.ndarray:
@@ -90,3 +90,9 @@ def test_a_vector_that_is_no_number_is_in_no_list_and_costs_no_other() -> None:
     part = VectorPart(vectors)
     part.prepare()
     assert part.nearest(vectors[7].astype(np.float32), np.ones(len(vectors), np.bool_), 3)[0][0] == 7
+
+
+def test_halves_are_widened_to_the_same_numbers() -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)].reshape(-1, 2)
+    np.testing.assert_array_equal(widened(halves).view(np.int32), halves.astype(np.float32).view(np.int32))

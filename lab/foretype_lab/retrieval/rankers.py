@@ -7,9 +7,10 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from foretype_retrieval.embedder import Embedder
-from foretype_retrieval.index import Index, Key, Ranking
+from foretype_retrieval.index import Index
 from foretype_retrieval.search import WEIGHTS, Query, search
 from foretype_retrieval.terms import identifiers
+from foretype_retrieval.view import Key, Ranking
 
 from foretype_lab.retrieval.repositories import File, Repository
 
