@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import os
 import shutil
 import threading
 import tracemalloc
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from foretype_context.syntax.parsing import PARSE_STEPS, parse_bounded
+from foretype_context.syntax.parsing import parse_bounded
 from foretype_retrieval import scan as scanning
 from foretype_retrieval.chunks import chunk_text
 from foretype_retrieval.errors import DamagedIndexError, WorkspaceGoneError
@@ -20,7 +19,7 @@ from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.scan import scan
 from foretype_retrieval.search import query_of_words, search
 from foretype_retrieval.static_embedder import default_embedder
-from foretype_retrieval.store import FORMAT, load, save
+from foretype_retrieval.store import save
 from foretype_retrieval.vectors import build_faiss
 from retrieval.workspace import FILES, write_files
 
@@ -116,48 +115,6 @@ def test_a_full_index_is_written_again_only_for_what_it_knows(tmp_path: Path, mo
     assert (report.full, report.indexed, len(index)) == (10, 51, 51)
 
 
-def test_a_file_of_a_hundred_megabytes_is_not_even_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
-) -> None:
-    with (root / "big.py").open("wb") as stream:
-        stream.truncate(100_000_000)
-    opened: list[str] = []
-    real = os.open
-
-    def watched(path: object, *rest: object) -> int:
-        opened.append(str(path))
-        return real(path, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(scanning.os, "open", watched)
-    index, report = update_workspace(root, tmp_path / "i", None)
-    assert report.files == len(FILES) and "big.py" not in index.files()
-    assert any(path.endswith("cart.py") for path in opened) and not any(path.endswith("big.py") for path in opened)
-
-
-def test_a_tree_of_links_in_a_circle_ends(tmp_path: Path, root: Path) -> None:
-    for name, target in (("a", "b"), ("b", "a"), ("self", "self"), ("up", ".."), ("shop/down", "..")):
-        (root / name).symlink_to(target, target_is_directory=True)
-    (root / "broken.py").symlink_to("nothing.py")
-    _, report = update_workspace(root, tmp_path / "i", None)
-    assert report.files == len(FILES) and report.unreadable == 0
-
-
-def test_a_folder_that_cannot_be_listed_costs_that_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
-) -> None:
-    real = os.scandir
-
-    def scandir(path: Path) -> object:
-        # Root reads everything, so that a mode would prove nothing here.
-        if Path(path).name == "shop":
-            raise PermissionError(13, "Permission denied")
-        return real(path)
-
-    monkeypatch.setattr(scanning.os, "scandir", scandir)
-    index, report = update_workspace(root, tmp_path / "i", None)
-    assert report.unreadable == 1 and list(index.files()) == ["web/view.ts"]
-
-
 def test_files_that_change_and_vanish_while_they_are_read(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w", {f"m{number:02}.py": f"def old{number}(): pass\n" for number in range(60)})
     stop = threading.Event()
@@ -184,30 +141,6 @@ def test_files_that_change_and_vanish_while_they_are_read(tmp_path: Path) -> Non
     settled, _ = update_workspace(root, tmp_path / "i", None)
     fresh, _ = update_workspace(root, tmp_path / "j", None)
     assert settled.files() == fresh.files() and len(settled) == len(fresh)
-
-
-def test_invalid_utf8_is_indexed_stored_and_found(tmp_path: Path) -> None:
-    root = tmp_path / "w"
-    root.mkdir()
-    (root / "a.py").write_bytes(b"# \xff\xfe\x80\ndef caf\xc3\xa9_price(x):\n    return '\xed\xa0\x80'\n")
-    update_workspace(root, tmp_path / "i", default_embedder())
-    opened = open_index(tmp_path / "i", default_embedder())
-    hit = search(opened, query_of_words("café_price"), default_embedder(), limit=1)[0]
-    assert hit.found.name == "café_price" and "�" in hit.found.text
-
-
-@pytest.mark.parametrize("older", [0, FORMAT + 1])
-def test_an_index_of_another_format_is_made_anew_with_one_line_of_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, older: int, root: Path
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("foretype_retrieval.store.FORMAT", older)
-        update_workspace(root, tmp_path / "i", None)
-    with caplog.at_level(logging.INFO):
-        _, report = update_workspace(root, tmp_path / "i", None)
-    assert report.indexed == len(FILES)
-    assert len(caplog.records) == 1 and f"format {older}" in caplog.text and "made anew" in caplog.text
-    assert load(tmp_path / "i", "").segment.file_count == len(FILES)
 
 
 @pytest.mark.parametrize("stored", [np.zeros(64, np.uint8), build_faiss(np.eye(16, 256, dtype=np.float16))])
@@ -242,23 +175,6 @@ def test_a_workspace_deleted_while_it_is_read_keeps_the_stored_index_whole(tmp_p
         update_workspace(root, tmp_path / "i", None)
 
 
-def test_a_disk_that_fills_up_in_the_middle_leaves_the_old_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
-) -> None:
-    update_workspace(root, tmp_path / "i", None)
-    before = (tmp_path / "i" / "index.ftx").read_bytes()
-    write_files(root, {"new.py": "def fresh(): pass\n"})
-
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("foretype_retrieval.store.os.fsync", full)
-    index, report = update_workspace(root, tmp_path / "i", None)
-    assert "disk is full" in report.problem and "MB are needed" in report.problem and "new.py" in index.files()
-    assert (tmp_path / "i" / "index.ftx").read_bytes() == before
-    assert sorted(path.name for path in (tmp_path / "i").iterdir()) == ["index.ftx", "lock"]
-
-
 @pytest.mark.parametrize("language", ["c", "cpp", "csharp", "java", "ruby", "shellscript"])
 def test_source_that_is_made_to_be_slow_is_given_up(language: str) -> None:
     # Each was found to keep its parser busy for 2 to 5 s, few progress calls apart.
@@ -266,12 +182,6 @@ def test_source_that_is_made_to_be_slow_is_given_up(language: str) -> None:
     ticks = itertools.count()
     hostile = unit * (60_000 // len(unit))
     assert parse_bounded(hostile.encode(), language, seconds=3, clock=lambda: next(ticks)) is None
-
-
-def test_a_parser_gets_a_number_of_steps_and_no_more() -> None:
-    text = b"".join(b"def f%d(a, b):\n    return [a, {b: (a,)}]\n" % number for number in range(2_000))
-    assert parse_bounded(text, "python", steps=3) is None
-    assert parse_bounded(text, "python", steps=PARSE_STEPS) is not None
 
 
 def test_an_embedder_that_cannot_load_costs_the_vectors_alone(tmp_path: Path) -> None:
