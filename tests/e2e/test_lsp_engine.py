@@ -1,12 +1,9 @@
 """The language server with the shipped model behind a real gateway."""
 
 import asyncio
-import json
-import signal
 
-import psutil
 import pytest
-from e2e.lsp_support import DEADLINE_S, editor, gateway, raw_editor
+from e2e.lsp_support import DEADLINE_S, editor, gateway
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180), pytest.mark.slow]
 
@@ -69,20 +66,3 @@ async def test_a_killed_engine_is_silent_and_suggestions_come_back(served, tmp_p
         assert item is not None
         assert it.client.messages == []
         assert (await it.status())["state"] == "ready"
-
-
-async def test_the_private_gateway_is_shared_and_outlives_a_killed_editor_until_it_ends_by_itself(tmp_path):
-    state = tmp_path / "state"
-    arguments = ("--state-dir", str(state))
-    async with raw_editor(tmp_path, *arguments) as one, raw_editor(tmp_path, *arguments) as other:
-        for it in (one, other):
-            await it.until_ready()
-        record = json.loads((state / "gateway.json").read_bytes())
-        private = psutil.Process(record["pid"])
-        for it in (one, other):
-            it.process.send_signal(signal.SIGKILL)
-            await it.process.wait()
-        assert private.is_running()  # it waits for the next editor; how long is the gateway's own test
-    private.terminate()
-    await asyncio.to_thread(private.wait, DEADLINE_S)
-    assert not (state / "gateway.json").exists()

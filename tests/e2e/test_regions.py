@@ -13,7 +13,6 @@ import pytest
 from e2e.lsp_support import SOURCE, GatewayProcess, editor
 from e2e.way import Way
 from foretype_client.client import Client, ClientOptions, open_client
-from foretype_client.session import nearest, regions
 from foretype_context.syntax.document import Document
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
@@ -76,59 +75,6 @@ async def test_the_nearest_is_used_and_when_it_is_lost_mid_typing_the_other_one_
                 print(f"region {how}: first suggestion from the other one after {took_s:.2f} s (aim {AIM_S} s)")
                 told = {standing.url: standing for standing in client.regions.standings}
                 assert told[far.url].chosen and told[near.url].healthy is False
-
-
-@pytest.mark.slow
-async def test_a_region_that_is_well_again_is_gone_back_to_and_no_answer_is_lost_by_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("PROBE_S", "_SETTLED_S", "_PROVING_S"):  # a second stands for half a minute
-        monkeypatch.setattr(nearest, name, 1.0)
-    monkeypatch.setattr(regions, "_PONG_S", 5.0)  # a gateway that is late on a busy machine is not left
-    monkeypatch.setattr(regions, "_PROBE_TIMEOUT_S", 5.0)
-    with two_gateways(tmp_path) as (one, other):
-        async with Way(one).open() as near, Way(other, CLEARLY_FAR_S).open() as far:
-            options = ClientOptions(gateway=f"{far.url} {near.url}", state_dir=tmp_path, cache_dir=tmp_path / "cache")
-            async with open_client(options) as client:
-                await client.ready()
-                failed, answered_by = 0, [near.url]
-
-                async def types() -> None:
-                    nonlocal failed
-                    for at in range(100_000):
-                        document = Document("file:///w/a.py", f"x{at} = ", path="a.py", language="python")
-                        snapshot = document.snapshot()
-                        await asyncio.sleep(0.02)
-                        if not client.session.connected:  # between two connections there is nobody to ask
-                            continue
-                        try:
-                            texts = [text async for text in client.stream(snapshot, len(snapshot.text))]
-                            if texts and (url := client.session.endpoint.url) != answered_by[-1]:
-                                answered_by.append(url)
-                        except (GatewayGoneError, RequestRefusedError):
-                            failed += 1
-
-                async def comes_to(way: Way) -> None:
-                    async with asyncio.timeout(LIMIT_S):
-                        while answered_by[-1] != way.url:
-                            assert not typing.done()
-                            await asyncio.sleep(0.01)
-
-                typing = asyncio.create_task(types())
-                stays_s: list[float] = []
-                for _ in range(3):
-                    near.frozen = True
-                    await comes_to(far)
-                    near.frozen = False
-                    well_s, before = time.monotonic(), failed
-                    await comes_to(near)
-                    stays_s.append(time.monotonic() - well_s)
-                    assert failed == before, "who moves of his own will loses nothing"
-                typing.cancel()
-                await asyncio.gather(typing, return_exceptions=True)
-    assert answered_by == [near.url, *[far.url, near.url] * 3], "and nobody wanders to and fro meanwhile"
-    print(f"gone back to after {stays_s} s")
-    assert min(stays_s) >= 2, "well for a while, then nearer for a while"
 
 
 @pytest.mark.slow
