@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
-import openvino as ov
-import openvino_genai as genai
 import pytest
 from backend.exact_cache import exact_cached_tokens
 from backend.tiny_gguf import write_tiny_gguf
@@ -77,19 +74,6 @@ def test_a_step_computes_one_chunk_so_that_a_cancel_waits_for_one_chunk_at_most(
     assert first[1] == 10
 
 
-def test_the_pipeline_serves_first_come_first_served_which_is_why_the_scheduler_preempts(
-    pipeline: OpenVinoPipeline,
-) -> None:
-    warm = prompt(320, 2)
-    pipeline.add(asked(1, warm))
-    drain(pipeline, 1)
-    pipeline.add(asked(2, prompt(10 * CHUNK, 3)))
-    pipeline.step()
-    pipeline.add(asked(3, [*warm, 5]))
-    _, first = drain(pipeline, 2, 3)
-    assert first[3] >= first[2]
-
-
 def test_finished_chunks_of_a_cancelled_prefill_stay_cached(pipeline: OpenVinoPipeline) -> None:
     cold = prompt(10 * CHUNK, 4)
     pipeline.add(asked(1, cold))
@@ -101,14 +85,6 @@ def test_finished_chunks_of_a_cancelled_prefill_stay_cached(pipeline: OpenVinoPi
     assert exact_cached_tokens(pipeline, cold) == 4 * CHUNK
 
 
-def test_the_prefix_is_looked_up_on_add_so_two_added_together_both_compute(pipeline: OpenVinoPipeline) -> None:
-    same = prompt(4 * CHUNK, 5)
-    pipeline.add(asked(1, same))
-    pipeline.add(asked(2, same))
-    _, first = drain(pipeline, 1, 2)
-    assert first[2] >= 8, "the second computed nothing of its own: the hold is no longer needed"
-
-
 def test_ignored_is_said_for_a_prompt_that_does_not_fit(model: Path) -> None:
     small = OpenVinoPipeline(config(model, pool_blocks=8))
     small.add(asked(1, prompt(16 * BLOCK_TOKENS, 6)))
@@ -117,40 +93,6 @@ def test_ignored_is_said_for_a_prompt_that_does_not_fit(model: Path) -> None:
         if 1 in reads:
             break
     assert reads[1].ignored
-
-
-def test_a_prompt_over_the_models_context_is_accepted_silently_by_the_pipeline(
-    pipeline: OpenVinoPipeline, model: Path
-) -> None:
-    length = read_header(model).context_limit_tokens + 200
-    pipeline.add(asked(1, prompt(length, 7)))
-    tokens, _ = drain(pipeline, 1)
-    assert len(tokens[1]) == 4
-
-
-def test_stop_ids_end_the_output_and_no_end_ids_mean_no_end(pipeline: OpenVinoPipeline) -> None:
-    ids = prompt(50, 8)
-    pipeline.add(asked(1, ids))
-    plain = drain(pipeline, 1)[0][1]
-    ends = frozenset({plain[1], 511})
-    pipeline.add(asked(2, ids, max_tokens=50, end_token_ids=sorted(ends)))
-    assert drain(pipeline, 2)[0][2] == plain[: plain.index(plain[1]) + 1]
-    pipeline.add(asked(3, ids, max_tokens=400, temperature=3.0))  # happy to draw an end
-    assert len(drain(pipeline, 3)[0][3]) == 400
-
-
-def test_every_step_of_a_decode_delivers_its_token_because_no_stop_string_goes_to_the_engine(
-    pipeline: OpenVinoPipeline,
-) -> None:
-    pipeline.add(asked(1, prompt(50, 9), max_tokens=20, end_token_ids=[3]))
-    sizes = []
-    for _ in range(20):
-        read = pipeline.step()[0].get(1)
-        sizes.append(0 if read is None else len(read.token_ids))
-        assert read is None or len(read.logprobs) == len(read.token_ids)
-        if read is not None and read.done:
-            break
-    assert set(sizes) == {1}
 
 
 def test_prompt_lookup_gives_the_same_greedy_tokens_and_works_with_sampling_and_the_prefix_cache(
@@ -167,46 +109,6 @@ def test_prompt_lookup_gives_the_same_greedy_tokens_and_works_with_sampling_and_
         assert got[:4] == expected[:4]
         lookup.add(asked(10 + job_id, ids, max_tokens=32, temperature=1.0))
         assert len(drain(lookup, 10 + job_id)[0][10 + job_id]) == 32
-
-
-def test_a_draft_from_gguf_is_refused_and_a_draft_with_sampling_and_prefix_cache_throws_out_of_step(
-    tmp_path: Path,
-) -> None:
-    """Why no draft model is offered: prompt lookup needs no second file, and works."""
-    model = write_tiny_gguf(tmp_path / "m.gguf")
-    with pytest.raises(RuntimeError, match="failed"):
-        genai.draft_model(str(model), "CPU")
-    genai.LLMPipeline(str(model), "CPU", enable_save_ov_model=True)
-    sizes = genai.SchedulerConfig()
-    sizes.enable_prefix_caching, sizes.num_kv_blocks, sizes.max_num_batched_tokens = True, POOL_BLOCKS, CHUNK
-    raw: Any = genai.ContinuousBatchingPipeline(
-        str(model), sizes, "CPU", {"draft_model": genai.draft_model(str(tmp_path), "CPU")}
-    )
-
-    def generate(job_id: int, *, sample: bool) -> None:
-        g = genai.GenerationConfig()
-        g.max_new_tokens, g.num_assistant_tokens, g.ignore_eos, g.logprobs = 40, 4, True, 1
-        g.do_sample, g.temperature, g.rng_seed = sample, 1.0, job_id
-        handle = raw.add_request(job_id, ov.Tensor(np.array([prompt(200, job_id)], dtype=np.int64)), g)
-        while raw.has_non_finished_requests():
-            raw.step()
-        assert handle.can_read()
-
-    generate(0, sample=False)
-    with pytest.raises(RuntimeError, match="content_length"):
-        for job_id in range(1, 30):
-            generate(job_id, sample=True)
-
-
-@pytest.mark.parametrize("pretokenizer", ["default", "starcoder"])
-def test_the_files_own_tokenizer_does_not_matter_because_ids_are_passed(
-    pipeline: OpenVinoPipeline, tmp_path: Path, pretokenizer: str
-) -> None:
-    other = OpenVinoPipeline(config(write_tiny_gguf(tmp_path / "other.gguf", pretokenizer=pretokenizer)))
-    ids = prompt(200, 11)
-    for each in (pipeline, other):
-        each.add(asked(1, ids))
-    assert drain(pipeline, 1)[0] == drain(other, 1)[0]
 
 
 CORES = os.sched_getaffinity(0)

@@ -127,13 +127,6 @@ async def test_a_record_that_others_could_have_written_is_not_followed(state_dir
         assert await find_gateway(state_dir) is not None
 
 
-async def test_a_gateway_that_answers_with_the_right_token_is_joined(state_dir: Path) -> None:
-    async with WireServer(token="mine") as server:
-        write_record(state_dir, port=server.port, token="mine")
-        assert (await ensure(state_dir)).url == server.url
-        assert started(state_dir) == []
-
-
 async def test_a_start_that_fails_says_the_last_words(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GATEWAY", "fail")
     with pytest.raises(GatewayStartError, match=r"(?s)status 3.*model file is not there.*gateway\.log"):
@@ -161,12 +154,6 @@ async def test_a_start_that_hangs_is_stopped_and_says_the_last_words(
 async def test_a_program_that_is_not_there_is_named(state_dir: Path) -> None:
     with pytest.raises(GatewayStartError, match="no-such-program"):
         await ensure_gateway(state_dir, clock=time.monotonic, command=["/no-such-program"])
-
-
-async def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(GatewayStartError, match="state directory"):
-        await ensure(tmp_path / "file" / "state")
 
 
 def test_the_token_is_never_printed() -> None:

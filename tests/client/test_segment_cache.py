@@ -1,7 +1,6 @@
 import pytest
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
-from foretype_wire.messages import SEGMENT_CACHE_BYTES
-from foretype_wire.segment_cache import DEFAULT_CAPACITY_BYTES, SegmentCache
+from foretype_wire.segment_cache import SegmentCache
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,10 +21,6 @@ def transfer(sender: SegmentCache, receiver: SegmentCache, message: list[tuple[K
         else:
             read.append(receiver.receive_digest(kind, digest))
     return read
-
-
-def test_the_default_capacity_is_the_one_of_the_wire() -> None:
-    assert DEFAULT_CAPACITY_BYTES == SEGMENT_CACHE_BYTES
 
 
 @given(MESSAGES)
