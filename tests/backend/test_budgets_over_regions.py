@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from pathlib import Path
 
 import httpx
@@ -11,83 +10,9 @@ from backend.identity_world import NOW_MS, minted, record
 from backend.patient_gateway import SERVE
 from backend.redis_server import redis_server
 from backend.test_gateway_process import serving
-from e2e.way import Way
-from fleet.support import free_ports
-from foretype_backend.admission.leases import Leases
-from foretype_backend.admission.limits import Budget, Budgets, Denied
-from foretype_backend.admission.redis_leases import RedisLeases
+from foretype_backend.admission.limits import Budget
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.store import IdentityStore
-
-FAR_S = 0.06
-"""What the way to the Redis of the other region takes, each way."""
-NAME = "tenant:acme"
-
-
-class Region:
-    """The budgets of a gateway, leased from a Redis; it spends all that it gets."""
-
-    def __init__(self, url: str, budget: Budget, slice_s: float) -> None:
-        self.budgets = Budgets({NAME: budget})
-        clock = time.monotonic
-        self.leases = RedisLeases(url, Leases(self.budgets, slice_s=slice_s, now=clock()), slice_s=slice_s, clock=clock)
-        self.spent = 0
-
-    async def spend(self) -> None:
-        while True:
-            now = time.monotonic()
-            while not isinstance(claim := self.budgets.reserve([NAME], 5, now), Denied):
-                self.budgets.settle(claim, 5, now)
-                self.spent += 5
-            await asyncio.sleep(0.005)
-
-
-class Port:
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-
-@pytest.mark.slow
-async def test_regions_that_share_a_redis_spend_what_one_may_however_far_it_is_and_go_on_while_it_is_away() -> None:
-    budget, slice_s = Budget(tokens_per_s=1000, burst_tokens=500), 0.4
-    [port] = free_ports(1)
-    with redis_server("--port", str(port)) as server:
-        async with Way(Port(port), FAR_S).open() as way:
-            near = Region(server.url, budget, slice_s)
-            far = Region(f"redis://127.0.0.1:{way.port}/0", budget, slice_s)
-            regions = (near, far)
-            for one in regions:
-                one.budgets.set(NAME, budget, time.monotonic())
-                one.leases.leases.asks(time.monotonic())  # from here on both are leased
-            began_s = time.monotonic()
-            spending = [asyncio.create_task(one.spend()) for one in regions]
-            for one in regions:
-                one.leases.start()
-
-            def over(since_s: float, before: int = 0) -> float:
-                """Tokens beyond the rate."""
-                passed_s = time.monotonic() - since_s
-                return sum(one.spent for one in regions) - before - budget.tokens_per_s * passed_s
-
-            # What each is given in advance is half a slice, which is owed; and a busy machine may be late with an answer.
-            error = len(regions) * budget.tokens_per_s * slice_s / 2 + 0.5 * budget.tokens_per_s
-            await asyncio.sleep(8 * slice_s)
-            print(f"for {8 * slice_s:.1f} s: {over(began_s):.0f} tokens beyond the rate, of them a burst of 500")
-            assert over(began_s) <= budget.burst_tokens + error
-            assert near.spent > 0 and far.spent > 0
-            way.frozen = True
-            cut_s, before, far_before = time.monotonic(), near.spent + far.spent, far.spent
-            await asyncio.sleep(6 * slice_s)
-            # The far one goes on with what it had on average: it is never shut out, and never has more than the whole rate.
-            assert over(cut_s, before) <= budget.tokens_per_s * (time.monotonic() - cut_s) + error
-            assert far.spent > far_before
-            print(f"cut off for {6 * slice_s:.1f} s: {over(cut_s, before):.0f} tokens beyond the rate")
-            for task in spending:
-                task.cancel()
-            await asyncio.gather(*spending, return_exceptions=True)
-        for one in regions:
-            with contextlib.suppress(Exception):
-                await one.leases.close()
 
 
 @pytest.mark.slow

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, added_key, identity_of, leased_gateway, salts
+from backend.identity_world import NOW_MS, added_key, identity_of, salts
 from backend.loads import Load, done, load, loaded
-from backend.redis_server import redis_server
 from backend.scrape import total
 from backend.test_gateway_process import serving
 from backend.test_workers import BODY, children, fresh
@@ -113,25 +112,6 @@ async def test_a_killed_engine_costs_only_what_it_had_begun(tmp_path: Path) -> N
         assert lost >= clients.ends.count(503)
         await reaches(url, "foretype_running", 0)
         await reaches(url, "foretype_engine_running", 0)
-
-
-async def test_a_killed_redis_is_not_noticed_by_anybody(tmp_path: Path) -> None:
-    with redis_server() as server:
-        async with leased_gateway(tmp_path, server.url, slice_s=0.4) as (world, headers):
-
-            def away_s() -> float:
-                return total(world.service.metrics.render(), "foretype_leases_away_seconds")
-
-            async with loaded(world, additional_headers=headers) as developers:
-                for _ in range(ROUNDS):
-                    await developers.more(good=done)
-                    await a_moment()
-                    server.kill()
-                    await until(lambda: away_s() > 0)
-                    await developers.more(20, good=done)
-                    server.start()
-                    await until(lambda: away_s() == 0)
-            assert not [end for end in developers.ends if not done(end)]
 
 
 @pytest.mark.skipif(not postgres_server.available(), reason="no PostgreSQL here: apt-get install postgresql")
