@@ -4,8 +4,6 @@ The models are small: ours, and some that answer every prompt with one text.
 """
 
 import asyncio
-import contextlib
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.test_gateway_process import SERVE, serving
+from backend.test_gateway_process import serving
 from backend.tiny_gguf import write_chain_gguf
 from foretype_client.asking import ask, plan_at
 from foretype_client.client import Client, ClientOptions, open_client
@@ -23,7 +21,6 @@ from foretype_lab.errors import LlamaServerError
 from foretype_lab.peer.llama_server import LlamaServer, find_llama_server
 from foretype_models.artifacts import locate
 from foretype_models.running_servers import probe
-from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Done, Usage
 
 
@@ -60,21 +57,6 @@ async def gateway(server: LlamaServer) -> AsyncGenerator[Client]:
         client = await stack.enter_async_context(open_client(options))
         await client.ready(60)
         yield client
-
-
-async def refused(server: LlamaServer) -> str:
-    """What `foretype serve` says over a server that it cannot use."""
-    arguments = (*SERVE, "--engine", "llama-cpp", "--model", server.url, "--port", "0")
-    process = await asyncio.create_subprocess_exec(*arguments, stdout=PIPE, stderr=PIPE)
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        assert await process.stdout.readline() == b""  # never ready
-        return (await process.stderr.read()).decode()
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        await process.wait()
 
 
 async def asked(client: Client, name: str, text: str, *, tokens: int = 8) -> Any:
@@ -148,50 +130,9 @@ async def test_more_documents_than_slots_are_all_answered(tmp_path: Path) -> Non
     assert [one.text for one in answers] == ["abcdef"] * 6
 
 
-async def test_another_model_in_its_place_is_told_and_the_right_one_is_taken_back(tmp_path: Path) -> None:
-    right, other = chain(tmp_path, "right-coder-base", "abcdef"), chain(tmp_path, "other-coder-base", "ghijkl")
-    with llama_server(right) as server:
-        async with gateway(server) as client:
-            assert (await asked(client, "a.py", "x = ")).text == "abcdef"
-            port = int(server.url.rpartition(":")[2])
-            server.__exit__(None, None, None)
-            with (
-                llama_server(other, port=port),
-                pytest.raises(
-                    RequestRefusedError, match="has another model now; start the former one again, or choose"
-                ),
-            ):
-                await asked(client, "a.py", "x = ")
-            with llama_server(right, port=port):
-                assert (await asked(client, "a.py", "x = ")).text == "abcdef"
-
-
-async def test_prose_is_refused_before_ready(tmp_path: Path) -> None:
-    with llama_server(chain(tmp_path, "coder-base", "Sure,")) as server:
-        told = await refused(server)
-    assert told.strip().splitlines()[-1].startswith("foretype serve: engine.model: ")
-    assert "answers in prose ('Sure,')" in told and "take the base model" in told
-
-
 async def test_prompts_stay_within_the_context_of_one_slot() -> None:
     with llama_server(locate().path, "-np", "2", "-c", "2048") as server:
         async with gateway(server) as client:
             answer = await asked(client, "a.py", FILE * 12 + "def one(")
     done: Done = answer.done
     assert 300 < done.usage.prompt_tokens <= 1024
-
-
-async def test_a_context_too_small_for_any_prompt_is_one_sentence(tmp_path: Path) -> None:
-    with llama_server(chain(tmp_path, "coder-base", "abcdef"), "-np", "4", "-c", "512") as server:
-        told = await refused(server)
-    assert len(told.strip().splitlines()) == 1, told
-    assert "has a context of 256 tokens, which no prompt fits into; start llama-server with `-np 2 -c 8192`" in told
-
-
-async def test_a_file_of_another_vocabulary_under_the_servers_path_is_refused(tmp_path: Path) -> None:
-    path = chain(tmp_path, "coder-base", "abcdef")
-    with llama_server(path) as server:
-        path.unlink()
-        write_chain_gguf(path, "abcdef", controls=CONTROLS[:7] + tuple(f"<|x{n}|>" for n in range(3)) + CONTROLS[7:])
-        told = await refused(server)
-    assert "model.tokenizer" in told and "is not the vocabulary" in told, told

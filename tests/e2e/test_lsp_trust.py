@@ -80,12 +80,3 @@ async def test_an_untrusted_folder_is_not_opened_and_a_trusted_one_is(served, pr
             opened.so_far()
             await worked_in(it, uri)
             assert opened.so_far() == set()
-
-
-async def test_the_command_line_wins_over_an_editor_that_says_the_folder_is_trusted(served, project, tmp_path):
-    with Opened(project) as opened:
-        async with editor(
-            tmp_path, "--gateway", served.url, "--untrusted", options={"trusted": True}, folders=[project]
-        ) as it:
-            assert "not trusted" in (await worked_in(it, (project / "pay.py").as_uri()))["index"]
-            assert opened.so_far() == set()
