@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +96,3 @@ def test_a_gateway_runs_without_rights_on_a_read_only_root() -> None:
     assert told["files"].pop("/tmp/x")[0] == "written"
     assert {name for name, _ in told["files"].values()} <= {"OSError", "PermissionError"}, told["files"]
     assert not (ROOT / "x").exists()
-
-
-def test_a_checkout_in_the_folder_of_temporary_files_is_seen_in_the_sandbox() -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        os.chmod(folder, 0o755)
-        (checkout := Path(folder) / "work" / "checkout").mkdir(parents=True)
-        (checkout / "file").write_text("seen")
-        done = subprocess.run(
-            [*sandbox(checkout), "cat", str(checkout / "file")], capture_output=True, text=True, check=False
-        )
-    assert (done.returncode, done.stdout) == (0, "seen"), done.stderr
