@@ -198,12 +198,3 @@ async def test_with_salts_neither_time_nor_any_count_tells_what_another_tenant_a
         assert asked.counts == fresh.counts and {cached for _, cached, _ in asked.counts} == {0}
         counted, of_nobody = await stream_counts(door, tmp_path)
         assert counted == of_nobody
-
-
-async def test_the_statistic_is_the_textbooks() -> None:
-    """Kolmogorov's distribution at its usual critical values, and a distance that can be counted by hand."""
-    assert beyond(1.358) == pytest.approx(0.05, rel=0.01)
-    assert beyond(1.628) == pytest.approx(0.01, rel=0.01)
-    assert beyond(1.949) == pytest.approx(0.001, rel=0.01)
-    assert kolmogorov_smirnov(range(100), range(30, 130))[0] == pytest.approx(0.3)
-    assert kolmogorov_smirnov([1.0, 2.0], [1.0, 2.0]) == (0.0, 1.0)
