@@ -77,21 +77,6 @@ def test_language_servers_that_start_at_the_same_instant_share_one(state_dir: Pa
     assert f"{record.stream_url} {record.token}\n" in answers
 
 
-async def test_a_starter_that_is_killed_leaves_the_gateway_to_the_next(state_dir: Path) -> None:
-    script = (
-        "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.starting import ensure_gateway\n"
-        "asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, command=sys.argv[2:]))\n"
-        "print('up', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", script, str(state_dir), *FAKE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as starter:
-        assert starter.stdout is not None
-        await asyncio.to_thread(starter.stdout.readline)
-        os.killpg(starter.pid, signal.SIGKILL)
-    await ensure(state_dir)
-    assert len(started(state_dir)) == 1
-
-
 @pytest.mark.parametrize(
     "content",
     ["", "{}", "not json", '{"pid": "x"}', "[1]", '{"pid": 99999999, "host": "h", "port": 1, "token": "t"}'],

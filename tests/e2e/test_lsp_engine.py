@@ -1,9 +1,7 @@
 """The language server with the shipped model behind a real gateway."""
 
-import asyncio
-
 import pytest
-from e2e.lsp_support import DEADLINE_S, editor, gateway
+from e2e.lsp_support import editor, gateway
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180), pytest.mark.slow]
 
@@ -43,26 +41,3 @@ async def test_the_model_suggests_and_typing_through_costs_nothing(served, tmp_p
         status = await it.status()
         assert status["counts"]["requests"] == 1
         assert status["model"] == served.model
-
-
-async def test_a_killed_engine_is_silent_and_suggestions_come_back(served, tmp_path):
-    async with editor(tmp_path, "--gateway", served.url) as it:
-        it.open(SOURCE)
-        assert await it.suggestion(*CURSOR) is not None
-        it.open(SOURCE.replace("lines", "records"), uri="file:///w/b.py")
-        request = it.ask(CURSOR[0], CURSOR[1], uri="file:///w/b.py")
-        await asyncio.sleep(0.1)
-        (engine,) = [child for child in served.children() if "engines.embedded.worker" in " ".join(child.cmdline())]
-        engine.kill()
-        async with asyncio.timeout(DEADLINE_S):
-            await request  # answered, with something or with nothing
-        it.insert(0, 0, "import sys\n")
-        item = None
-        for attempt in range(1_000):
-            it.insert(0, 0, f"# {attempt}\n")
-            if (item := await it.suggestion(CURSOR[0] + 2 + attempt, CURSOR[1])) is not None:
-                break
-            await asyncio.sleep(0.25)
-        assert item is not None
-        assert it.client.messages == []
-        assert (await it.status())["state"] == "ready"

@@ -362,19 +362,6 @@ def source(root: Path, tmp_path: Path) -> Iterator[RetrievalSource]:
     one.close()
 
 
-@pytest.mark.slow
-def test_folders_come_and_go(source: RetrievalSource, root: Path, tmp_path: Path) -> None:
-    other = write_files(tmp_path / "other", {"far.py": "def far_away(): pass\n"})
-    source.opened((other / "near.py").as_uri(), "def near_by(): pass\n")
-    source.folders([root, other])
-    assert source.wait(60) and "other: 2 definitions" in source.status() and "w: 4 definitions" in source.status()
-    source.folders([other])
-    assert "w:" not in source.status()
-    source.folders([])
-    assert source.status() == "no workspace is open"
-    source.closed((other / "near.py").as_uri())
-
-
 def test_a_document_belongs_to_the_innermost_folder_also_where_that_comes_later(
     source: RetrievalSource, root: Path
 ) -> None:
