@@ -22,7 +22,7 @@ from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, FIELD_COLUMNS, HEAD, SCHEMA, events, metadata
 from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.upkeep import tidy
-from sqlalchemy import func, select, text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 
@@ -225,32 +225,6 @@ async def test_consent_is_no_until_somebody_says_yes(store: Store) -> None:
     await store.set_consent(Consent("default", True, True, 10, 5))
     await store.write(rows(opportunity(1), tenant="other"))
     assert await store.consents() == [Consent("default", True, True, 10, 5), Consent("other")]
-
-
-async def rows_of(store: Store, **where: str) -> dict[str, int]:
-    """Rows by table, of every table that knows whose they are."""
-    counts: dict[str, int] = {}
-    async with store.transaction() as connection:
-        for name, table in metadata.tables.items():
-            if set(where) <= set(table.columns.keys()):
-                query = select(func.count()).select_from(table).filter_by(**where)
-                counts[name] = (await connection.execute(query)).scalar_one()
-    return counts
-
-
-async def test_what_is_deleted_is_in_no_table_any_more(store: Store) -> None:
-    for user in ("u1", "u2"):
-        told = (opportunity(1), accept(2, "a", 5), survive(3, "a", 30, 8, 2))
-        await store.write(rows(*told, user=user))
-    await store.set_consent(Consent("default"))
-    await refresh(store, {("default", "2026-09-22")})
-    of_users = {"events": 3, "daily": 1, "daily_survival": 1}
-    assert await rows_of(store, user_id="u1") == await rows_of(store, user_id="u2") == of_users
-    assert await store.delete(tenant="default", user="u1") == 3
-    assert await rows_of(store, user_id="u1") == dict.fromkeys(of_users, 0)
-    assert await rows_of(store, tenant="default") == of_users | {"tenants": 1}
-    await store.delete(tenant="default")
-    assert await rows_of(store, tenant="default") == dict.fromkeys([*of_users, "tenants"], 0)
 
 
 async def test_a_tenants_days_are_kept_to_the_last_one_and_no_day_more(store: Store) -> None:
