@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC220, ASYNC240 - these tests are about processes and files
+# ruff: noqa: ASYNC240 - these tests are about processes and files
 import asyncio
 import json
 import os

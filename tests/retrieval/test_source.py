@@ -126,7 +126,10 @@ def test_the_package_costs_no_torch_and_no_faiss_to_import() -> None:
     assert imported("import foretype_retrieval.source", "torch", "faiss") == []
 
 
-def test_files_that_may_hold_a_name_are_told_without_reading_them(opened: tuple[Path, RetrievalSource]) -> None:
+def test_files_that_may_hold_a_name_are_told_without_reading_them(
+    opened: tuple[Path, RetrievalSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foretype_retrieval.watch._SCAN_EVERY_S", 1e6)  # a look at the whole tree would find it too
     root, source = opened
     found = source.holding(root, "Basket", 8)
     assert found == sorted(found) and root / "shop/cart.py" in found
