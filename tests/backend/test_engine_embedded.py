@@ -197,27 +197,6 @@ async def test_capabilities_say_what_is_missing(engine: EmbeddedEngine) -> None:
 
 
 @pytest.mark.slow
-async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: Path) -> None:
-    engine = EmbeddedEngine.from_config(model=model, threads=1, nice=3, restart_wait_s=60.0)
-    await engine.start()
-    assert engine.process_id is not None
-    assert psutil.Process(engine.process_id).nice() == psutil.Process().nice() + 3
-    streams = [engine.generate(GenerationRequest(f"r{i}", PROMPT, GenerationParams(max_tokens=3000))) for i in range(3)]
-    for stream in streams:
-        await anext(stream)
-    os.kill(engine.process_id, signal.SIGKILL)
-    for stream in streams:
-        with pytest.raises(EngineUnavailableError, match="SIGKILL"):
-            async for _ in stream:
-                pass
-    assert len(ids_of(await collect(engine, "after", PROMPT))) == 8
-    assert engine.statistics().restarts == 1
-    await engine.close()
-    with pytest.raises(EngineUnavailableError):
-        await collect(engine, "closed", PROMPT)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 async def test_a_stop_of_the_whole_service_leaves_what_runs_to_the_gateway(model: Path, stop: signal.Signals) -> None:
     async with started(model=model, threads=1) as engine:

@@ -1,9 +1,7 @@
 import asyncio
 
-import pytest
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine, fixed, text_script
-from foretype_backend.errors import EngineUnavailableError
 
 
 async def at_once(_seconds: float) -> None:
@@ -40,21 +38,6 @@ async def test_second_request_finds_the_whole_blocks_of_the_first() -> None:
     assert engine.statistics().cached_tokens == 8
 
 
-async def test_abort_ends_a_running_request_and_frees_its_slot() -> None:
-    engine = await started(script=lambda _p: range(100), slots=1)
-    got: list[int] = []
-    async for chunk in engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=100))):
-        got.extend(chunk.token_ids)
-        if len(got) == 3:
-            engine.abort("a")
-        last = chunk
-    assert got == [0, 1, 2]
-    assert last.finish is EngineFinish.ABORTED
-    assert list(engine.aborted) == ["a"]
-    assert engine.statistics().running == 0
-    assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=2))) == [0, 1]
-
-
 async def test_waiting_requests_start_by_priority_and_an_aborted_waiter_ends_at_once() -> None:
     engine = await started(script=fixed([1] * 20), slots=1)
     order: list[str] = []
@@ -76,37 +59,6 @@ async def test_waiting_requests_start_by_priority_and_an_aborted_waiter_ends_at_
     order.remove("gone")
     assert order == ["running", "high", "low"]
     assert engine.statistics()[:2] == (0, 0)
-
-
-async def test_an_ordered_fault_comes_after_that_many_tokens_and_the_next_request_works() -> None:
-    engine = await started(script=fixed([1, 2, 3]))
-    engine.fail_next(after_tokens=2)
-    got: list[int] = []
-    with pytest.raises(EngineUnavailableError):
-        async for chunk in engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=3))):
-            got.extend(chunk.token_ids)
-    assert got == [1, 2]
-    assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=3))) == [1, 2, 3]
-    assert engine.statistics().restarts == 1
-
-
-async def test_death_fails_running_and_waiting_requests() -> None:
-    engine = await started(script=fixed([1] * 50), slots=1)
-    tasks = [asyncio.create_task(collect(engine, n, [1], GenerationParams(max_tokens=50))) for n in "ab"]
-    for _ in range(5):
-        await asyncio.sleep(0)
-    engine.die()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(r) for r in results] == [EngineUnavailableError, EngineUnavailableError]
-    assert len(await collect(engine, "c", [1], GenerationParams(max_tokens=50))) > 0
-
-
-async def test_warm_makes_the_prefix_cached_without_counting_as_a_request() -> None:
-    engine = await started(block_tokens=4)
-    await engine.warm(list(range(12)))
-    chunks = await collect(engine, "a", list(range(13)), GenerationParams(max_tokens=1))
-    assert chunks[0].cached_tokens == 12
-    assert len(engine.requests) == 1
 
 
 async def test_on_the_loops_own_clock_an_abort_ends_a_long_step_and_the_wait_for_a_slot() -> None:

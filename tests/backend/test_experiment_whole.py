@@ -109,19 +109,3 @@ async def test_a_variant_that_hurts_stops_itself_and_everybody_goes_back(tmp_pat
     assert found["verdict"] == "stopped" and "first_token" in found["reason"]
     guard = found["guardrails"]["first_token"]
     assert guard["p99_ms"][0] < 150 < guard["p99_ms"][1] and min(guard["n"]) > 0
-
-
-@pytest.mark.slow
-async def test_a_variant_beside_itself_is_no_difference(tmp_path: Path) -> None:
-    async with office(tmp_path) as place:
-        await filled(place)
-        await drafted(place.store, "same", spec(control=LESS), place.clock)
-        await begun(place, "same")
-        assert await day(place, "same") == HOURS
-        place.clock.now_ms += 14 * HOUR_MS
-        await place.live.decide()
-        assert (await place.store.experiment("same")).by == "plan"
-    found = await asyncio.to_thread(verdict_of, "same", str(tmp_path / "identity.db"), str(tmp_path / "events.db"))
-    assert found["verdict"] == "none" and "no difference was shown" in found["reason"]
-    assert found["low"] < 0 < found["high"]
-    assert not any(one["breached"] for one in found["guardrails"].values()) and found["guardrails"]

@@ -134,12 +134,6 @@ async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: P
 
 
 @pytest.mark.slow
-async def test_a_private_gateway_that_nobody_joins_ends_too(tmp_path: Path) -> None:
-    async with serving("--private", "--state-dir", str(tmp_path), "--linger-s", "0.2") as (process, _):
-        assert await asyncio.wait_for(process.wait(), 60) == 0
-
-
-@pytest.mark.slow
 async def test_the_file_of_a_successor_is_left_alone(tmp_path: Path) -> None:
     async with serving("--private", "--state-dir", str(tmp_path)) as (process, _):
         file = tmp_path / "gateway.json"

@@ -141,20 +141,6 @@ async def test_after_a_night_without_requests_a_ledger_that_goes_away_locks_nobo
             assert spent >= 0.5 * 100 * 10
 
 
-async def test_a_ledger_is_away_since_it_did_not_answer_and_not_since_somebody_asked() -> None:
-    now, budgets = 0.0, Budgets({})
-    with redis_server() as server:
-        shared = RedisLeases(server.url, Leases(budgets, slice_s=1.0, now=now), slice_s=1.0, clock=lambda: now)
-        async with closing(shared):
-            for now in (3600.0, 7200.0):  # noqa: B007 - read by the clock
-                assert await shared.renew()
-            server.kill()
-            budgets.set(NAME, Budget(tokens_per_s=100, burst_tokens=200), now)
-            now += 0.5
-            assert not await shared.renew()
-            assert shared.away_s() == 0.5
-
-
 @pytest.mark.parametrize("slice_s", [0.5, 1.0, 2.0, 5.0, 10.0])
 def test_a_ledger_that_never_answered_leaves_a_gateway_the_budgets_rate(slice_s: float) -> None:
     gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=2000), slice_s)

@@ -20,7 +20,6 @@ from foretype_backend.config.fleet import DiscoveryConfig, FastConfig
 from foretype_backend.errors import ConfigError, EngineUnavailableError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.doors import attach_pool
-from foretype_backend.fleet.health import ReplicaStanding
 from foretype_backend.fleet.members.announced import AnnouncedRollout, RefusalReason
 from foretype_backend.fleet.members.member import Phase
 from foretype_backend.fleet.members.membership import MembershipStatistics
@@ -150,37 +149,6 @@ async def test_what_replicas_had_counted_stays_counted_when_they_have_left() -> 
 
 
 @pytest.mark.slow
-async def test_replicas_come_and_go_under_load_and_nothing_is_lost() -> None:
-    async with fleet("a") as ours, Typing(ours.world) as typing:
-        for name in ("b", "c"):
-            await ours.up(name)
-            await until(lambda name=name: name in ours.serving())
-            await typing.more(20)
-        await ours.down("a")
-        await typing.more(20)
-        await until(lambda: ours.serving() == {"b", "c"})
-        await ours.up("d")
-        await until(lambda: "d" in ours.serving())
-        await asyncio.gather(ours.down("b"), ours.down("c"))
-        await typing.more(20)
-        assert ours.serving() == {"d"}
-        assert not typing.lost
-        assert all(ours.phase(name) is None for name in "abc")
-    assert ours.pool.statistics().running == 0
-
-
-async def test_a_replica_that_is_killed_is_out_at_its_first_broken_stream_and_nobody_notices() -> None:
-    async with fleet("a", "b") as ours, Typing(ours.world) as typing:
-        await until(lambda: ours.serving() == {"a", "b"})
-        await ours.replicas["a"].stop(keeps_port=True)
-        await typing.more(30)
-        assert ours.pool.pool_statistics().replicas["a"].standing is ReplicaStanding.OUT
-        assert ours.phase("a") is Phase.MEMBER  # benched by its health, whatever is announced
-        await ours.replicas["a"].start()
-        await until(lambda: ours.serving() == {"a", "b"})
-
-
-@pytest.mark.slow
 # A socket that another test left is collected here now and then.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_directory_that_is_away_lies_or_flaps_changes_nothing_that_works(
@@ -237,20 +205,6 @@ async def test_a_directory_that_is_away_lies_or_flaps_changes_nothing_that_works
         assert "stranger_" not in text and 'replica="stranger"' not in text
 
 
-async def test_who_serves_another_model_under_the_same_revision_is_refused() -> None:
-    async with fleet("a", revision="r1") as ours:
-        other, small = new_replica(model="another"), new_replica(context=1024)
-        ours.replicas |= {"b": other, "c": small}
-        await other.start()
-        await small.start()
-        ours.directory.announce("b", other, revision="r1")
-        ours.directory.announce("c", small, revision="r2")
-        await until(lambda: ours.why("b") is RefusalReason.MISFIT and ours.why("c") is RefusalReason.MISFIT)
-        assert ours.serving() == {"a"}
-        ours.directory.announce("b", other, revision="r2")  # under a name of its own it may
-        await until(lambda: ours.serving() == {"a", "b"})
-
-
 async def test_the_list_costs_a_head_while_it_is_the_same_and_asks_for_the_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("of-the-directory\n")
@@ -283,20 +237,6 @@ async def test_a_start_waits_for_the_first_replica_and_says_for_whom_it_waited()
             await starting
             assert [one.name for one in patient.in_service()] == ["late"]
             await patient.close()
-
-
-@pytest.mark.slow
-async def test_a_thousand_targets_take_no_time_from_those_who_are_served() -> None:
-    async with fleet("a", poll_s=0.5) as ours, Typing(ours.world, clients=2) as typing:
-        for at in range(1000):
-            ours.directory.announce(f"dead{at}", f"127.{at // 250 + 1}.0.{at % 250 + 1}:9")
-            ours.directory.announce(f"elsewhere{at}", f"10.{at // 250 + 1}.0.{at % 250 + 1}:9", pool="quality")
-        await ours.up("b")
-        await until(lambda: "b" in ours.serving())
-        await typing.more(20)
-        membership = ours.membership
-        assert membership.refusals[RefusalReason.SILENT] > 0 and len(membership.refused) <= 256
-        assert not typing.lost
 
 
 async def test_the_canary_is_asked_of_whoever_comes_and_who_fails_it_is_never_asked() -> None:

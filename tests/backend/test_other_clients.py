@@ -5,7 +5,6 @@ llama.vim and llama.vscode are with the infill door (test_http_doors.py).
 
 from typing import Any
 
-import pytest
 from backend.test_http_doors import events
 from backend.world import TOKENIZER, gateway, scripted
 from foretype_backend.config.settings import ModelConfig
@@ -81,14 +80,6 @@ async def test_zed_reads_one_answer_with_all_the_fields_it_insists_on() -> None:
         assert choice["text"] == "urn x\n" and isinstance(choice["finish_reason"], str)
         assert set(answer["usage"]) >= {"prompt_tokens", "completion_tokens", "total_tokens"}
         _controls_are_parsed(world.engine.requests[-1])
-
-
-@pytest.mark.parametrize("body", [MINUET, CONTINUE, ZED])
-async def test_a_token_is_asked_of_them_too(body: dict[str, Any]) -> None:
-    async with gateway(token="sesame-open-up-please") as world, world.http() as http:
-        refused = await http.post("/v1/completions", json=body, headers={"Authorization": "Bearer TERM"})
-        assert refused.status_code == 401
-        assert refused.json()["error"]["message"]
 
 
 def _controls_are_parsed(ids: list[int]) -> None:

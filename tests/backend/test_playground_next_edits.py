@@ -52,11 +52,6 @@ def test_after_a_refusal_there_is_silence_and_never_again_the_same() -> None:
     assert found is not None and found.edit.start == RENAMED_TEXT.replace("size", "surface", 1).index("size")
 
 
-def test_what_was_taken_back_is_not_offered_again() -> None:
-    undone = {"kind": "typed", "ago_ms": 2500.0, "edits": [[AT, AT + 7, "width"]]}
-    assert asked(RENAMED, undone) == Offered(None)
-
-
 def test_two_like_edits_are_enough_from_medium_on() -> None:
     text = "".join(f"log(a{n})\n" for n in range(4))
     edits = [{"kind": "typed", "ago_ms": 9000.0 - 3000 * n, "edits": [[n * 12, n * 12 + 3, "warn"]]} for n in range(2)]

@@ -174,22 +174,6 @@ async def test_of_two_servers_where_one_is_looked_for_neither_is_guessed(monkeyp
         assert (await asyncio.to_thread(running_server.find_server, config)).url == one.root
 
 
-async def test_a_cancel_reaches_the_server(tmp_path: Path) -> None:
-    path = write_tiny_gguf(tmp_path / "qwen-base.gguf", vocabulary_tokens=700, controls=CONTROLS)
-    async with (
-        running(LlamaCpp(model_path=str(path))) as server,
-        serving("--engine", "llama-cpp", "--model", server.root, "--port", "0") as (_, url),
-    ):
-        server.endless = True
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
-            body = {"prompt": "def f(", "max_tokens": 1000, "stream": True}
-            async with http.stream("POST", f"{url}/v1/completions", json=body) as answer:
-                async for _ in answer.aiter_lines():
-                    break
-        async with asyncio.timeout(60):
-            await server.hung_up.wait()
-
-
 async def test_llama_cpp_with_another_model_than_the_one_that_was_chosen_is_told(tmp_path: Path) -> None:
     profile = tmp_path / "profile.toml"
     async with running(LlamaCpp()) as server:

@@ -68,6 +68,10 @@ STOPS = st.builds(
 
 @given(st.lists(st.text(ALPHABET, max_size=8), max_size=12), STOPS)
 @example(["aab"], Stop(strings=["ab", "aab"]))
+@example(["abc#", "#", "#def"], Stop(strings=["###"]))
+@example(["    a = 1\n\n", "\ndef g():"], Stop(min_indent=4))
+@example(["x\n    y"], Stop(min_indent=4))
+@example(["one\r\ntwo\r\nthree", "four"], Stop(max_lines=2))
 @example(["a\r", "\n", "b"], Stop(max_lines=1))
 @example(["a", "\n\n", "\n b"], Stop(min_indent=2))
 @example(["x\n \ty"], Stop(min_indent=5))
@@ -111,14 +115,6 @@ def test_a_text_that_does_not_repeat_what_it_must_is_over_at_once() -> None:
     assert scanner.stopped
 
 
-def test_stop_in_the_middle_of_one_chunk_of_eight_tokens() -> None:
-    assert scan(["return x\n\n\ndef next_function():"], Stop(strings=["\n\n\n"])) == ("return x", True)
-
-
-def test_stop_that_straddles_chunks_is_found() -> None:
-    assert scan(["abc#", "#", "#def"], Stop(strings=["###"])) == ("abc", True)
-
-
 def test_only_what_could_become_a_stop_is_held_back() -> None:
     scanner = StopScanner(Stop(strings=["</end>"]))
     assert scanner.feed("value </en") == "value "
@@ -139,26 +135,6 @@ def test_a_carriage_return_waits_only_where_its_line_may_be_the_last() -> None:
 def test_nothing_is_held_back_without_rules() -> None:
     scanner = StopScanner(Stop())
     assert scanner.feed("a\r\n   ") == "a\r\n   "
-
-
-def test_text_after_the_stop_is_swallowed() -> None:
-    scanner = StopScanner(Stop(max_lines=1))
-    assert scanner.feed("one\ntwo") == "one"
-    assert scanner.feed("three") == ""
-    assert scanner.flush() == ""
-
-
-def test_blank_lines_before_a_dedent_go_with_it() -> None:
-    assert scan(["    a = 1\n\n", "\ndef g():"], Stop(min_indent=4)) == ("    a = 1", True)
-
-
-def test_the_first_line_is_never_measured() -> None:
-    assert scan(["x\n    y"], Stop(min_indent=4)) == ("x\n    y", False)
-
-
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_max_lines_leaves_no_line_ending(ending: str) -> None:
-    assert scan([f"one{ending}two{ending}three"], Stop(max_lines=2)) == (f"one{ending}two", True)
 
 
 def test_cost_is_linear_in_the_text() -> None:

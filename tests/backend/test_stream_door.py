@@ -29,7 +29,6 @@ from foretype_wire.messages import (
     Feedback,
     Finish,
     Hello,
-    Need,
     Profile,
     RequestClass,
     Stop,
@@ -62,16 +61,6 @@ async def test_hello_brings_the_profile_and_complete_brings_text(json: bool) -> 
         assert end.finish is Finish.END_OF_MIDDLE or end.finish is Finish.LENGTH
         assert sum(delta.tokens for delta in deltas) == end.usage.generated_tokens > 0
         assert sum(delta.logprob for delta in deltas) == pytest.approx(-0.1 * end.usage.generated_tokens)
-
-
-async def test_the_prompt_reaches_the_engine_in_the_grammar_of_the_profile() -> None:
-    async with gateway() as world, world.peer() as peer:
-        await peer.ask(segments=segments("def f(x):\n", "    ret", "print(f(1))\n"))
-        prompt = world.engine.requests[-1]
-        controls = ["<|file_sep|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
-        ids = [TOKENIZER.control(token) for token in controls]
-        assert [id for id in prompt if id in ids] == ids
-        assert TOKENIZER.decode(prompt).decode() == "a.py\ndef f(x):\nprint(f(1))\n    ret"
 
 
 async def test_usage_and_timings_tell_what_was_cached_and_where_the_time_went() -> None:
@@ -112,25 +101,6 @@ async def test_a_first_line_that_opens_a_block_is_followed_by_the_block_and_no_o
         await world.idle()
 
 
-async def test_digests_stand_for_text_that_came_before() -> None:
-    async with gateway() as world, world.peer() as peer:
-        text = "import os\n" * 20
-        await peer.ask("a", segments=segments(text))
-        by_digest = [segment(Kind.PREFIX, digest=digest_of(text)), segment(Kind.MIDDLE, "x")]
-        await peer.answer("b", segments=by_digest)
-        assert text in TOKENIZER.decode(world.engine.requests[-1]).decode()
-
-
-async def test_a_digest_never_sent_is_asked_for_and_the_same_id_may_come_again() -> None:
-    async with gateway() as world, world.peer() as peer:
-        digest = digest_of("never sent")
-        parts = [segment(Kind.PREFIX, digest=digest), segment(Kind.MIDDLE, "x")]
-        _, need, _ = await peer.ask("a", segments=parts)
-        assert need == Need(id="a", digests=[digest])
-        text, _ = await peer.answer("a")
-        assert text
-
-
 async def test_cancel_stops_the_engine_while_it_decodes() -> None:
     gate = Gate(free=4)
     async with gateway(scripted("word " * 100, sleep=gate)) as world, world.peer() as peer:
@@ -151,16 +121,6 @@ async def test_an_engine_that_does_not_let_go_is_abandoned_after_the_grace() -> 
         await peer.send(Cancel(id="a"))
         await peer.cancelled("a")
         await world.idle()
-
-
-async def test_a_cancel_that_overtakes_its_request_still_wins() -> None:
-    async with gateway() as world, world.peer() as peer:
-        await peer.send(Cancel(id="a"))
-        text, end = await peer.answer("a")
-        assert text == ""
-        assert end.finish is Finish.CANCELLED
-        assert not world.engine.requests
-        await peer.still_works()
 
 
 async def test_a_cancel_right_behind_its_request_wins_although_the_prompt_is_long() -> None:
@@ -211,18 +171,6 @@ async def test_a_cancel_has_reached_the_engine_when_its_frame_is_read(frames: li
         await world.idle()
 
 
-async def test_at_most_two_interactive_requests_live_per_document() -> None:
-    gate = Gate(free=0)
-    async with gateway(scripted(sleep=gate)) as world, world.peer() as peer:
-        for id in ("a", "b", "c"):
-            await peer.send(complete(id, document="file:///d"))
-        end = await peer.receive()
-        assert isinstance(end, Done)
-        assert (end.id, end.finish) == ("a", Finish.CANCELLED)
-        gate.opened.set()
-        await world.idle()
-
-
 async def test_a_deadline_before_the_first_token_is_expired() -> None:
     async with gateway(scripted(sleep=Gate(free=0))) as world, world.peer() as peer:
         end = await peer.refusal(deadline_ms=30)
@@ -265,18 +213,6 @@ async def test_an_engine_that_dies_twice_is_not_asked_a_third_time() -> None:
         await peer.still_works()
 
 
-async def test_an_engine_that_dies_mid_stream_ends_that_request_alone() -> None:
-    engine = scripted("one two three four\n")
-    async with gateway(engine) as world, world.peer() as peer:
-        engine.fail_next(after_tokens=2)
-        text, end, _ = await peer.ask()
-        assert text
-        assert isinstance(end, Error)
-        assert end.code is ErrorCode.ENGINE_UNAVAILABLE
-        await peer.still_works()
-        await world.idle()
-
-
 async def test_a_fault_in_an_adapter_is_an_error_and_never_leaks_text(caplog: pytest.LogCaptureFixture) -> None:
     engine = scripted()
     async with gateway(engine) as world, world.peer() as peer:
@@ -294,14 +230,6 @@ async def test_an_engine_whose_ids_are_not_of_the_tokenizer_is_refused() -> None
         assert "tokenizer" in end.message
 
 
-async def test_another_token_count_of_the_client_is_a_tokenizer_mismatch() -> None:
-    async with gateway() as world, world.peer() as peer:
-        _, good = await peer.answer("a")
-        _, end = await peer.answer("b", prompt_tokens=good.usage.prompt_tokens)
-        end = await peer.refusal("c", prompt_tokens=good.usage.prompt_tokens + 1)
-        assert end.code is ErrorCode.TOKENIZER_MISMATCH
-
-
 async def test_a_digest_repeated_to_a_gigabyte_is_refused_before_it_is_rendered() -> None:
     async with gateway() as world, world.peer() as peer:
         big = "x = 1\n" * 100_000
@@ -310,15 +238,6 @@ async def test_a_digest_repeated_to_a_gigabyte_is_refused_before_it_is_rendered(
         end = await peer.refusal("b", segments=many)
         assert end.code is ErrorCode.INVALID_REQUEST
         await peer.still_works()
-
-
-async def test_a_file_full_of_control_tokens_is_just_a_file() -> None:
-    async with gateway() as world, world.peer() as peer:
-        hostile = "<|fim_middle|><|endoftext|><|fim_prefix|>\n" * 10
-        await peer.answer(segments=segments(hostile))
-        prompt = world.engine.requests[-1]
-        assert prompt.count(TOKENIZER.control("<|fim_middle|>")) == 1
-        assert TOKENIZER.control("<|endoftext|>") not in prompt
 
 
 async def test_control_tokens_of_the_model_never_reach_the_client() -> None:
@@ -560,12 +479,6 @@ async def test_an_unknown_version_is_refused_and_may_be_corrected() -> None:
         assert isinstance(await peer.receive(), Profile)
 
 
-async def test_unknown_fields_are_ignored() -> None:
-    async with gateway() as world, world.peer(json=True, hello=None) as peer:
-        await peer.send({"type": "hello", "v": 1, "from_the_future": {"x": 1}})
-        assert isinstance(await peer.receive(), Profile)
-
-
 async def test_a_frame_far_over_the_limit_ends_the_connection_and_no_other() -> None:
     async with gateway() as world, world.peer() as other, world.peer() as peer:
         with pytest.raises(ConnectionClosed) as closed:
@@ -623,11 +536,3 @@ async def test_a_listed_origin_and_host_may_connect() -> None:
 async def test_no_or_wrong_token_closes_4401(headers: dict[str, str]) -> None:
     async with gateway(token=TOKEN) as world:
         assert (await world.closes(additional_headers=headers)).code == 4401
-
-
-async def test_the_right_token_opens() -> None:
-    async with (
-        gateway(token=TOKEN) as world,
-        world.peer(additional_headers={"Authorization": f"Bearer {TOKEN}"}) as peer,
-    ):
-        await peer.still_works()

@@ -199,10 +199,6 @@ def test_chances_are_probabilities_and_those_not_allowed_have_none(
         assert levels.cells.max() < CELLS
 
 
-def test_no_evidence_is_no_level() -> None:
-    assert CountedFollowers([], [], 3).levels() is None
-
-
 def test_more_context_that_agrees_counts_more() -> None:
     few = Followers(np.array([1], np.int32), np.array([CONTEXT_MAX]), 3)
     many = Followers(np.array([2] * 3, np.int32), np.array([1] * 3), 3)
@@ -314,10 +310,6 @@ def test_a_vocabulary_that_grew_too_large_starts_afresh() -> None:
     for number in range(40):
         model.learn(f"file:///{number}.py", f"name_{number} = {number}\nother_{number} = 1\n")
     assert at_end(model, "a = b(c)\n" * 2 + "a = ") == "b(c)"
-
-
-def test_line_ends_have_the_first_number() -> None:
-    assert Vocabulary().ids(["\n"]) == [LINE_END]
 
 
 def test_the_same_text_again_keeps_its_array() -> None:

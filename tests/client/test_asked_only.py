@@ -58,13 +58,6 @@ async def test_a_cursor_that_rests_warms_nothing_unless_the_unsure_is_wanted(uns
         assert len(gateway.calls) == unsure
 
 
-async def test_whoever_wants_the_unsure_is_shown_it() -> None:
-    policy = Policy(PolicyOptions(switches=Switches(unsure=True)))
-    async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), policy=policy) as desk:
-        shown = await desk.typed("x = ")
-        assert shown is not None and shown.text == "foo(a)"
-
-
 class Slow:
     """A local model that finds its candidate the third time it is asked."""
 

@@ -66,25 +66,6 @@ def test_hits_and_misses_are_counted() -> None:
     assert cache.statistics()[2:] == (3, 1, 0)
 
 
-def test_two_indents_are_different_entries() -> None:
-    cache = holding(entry("if a:\n    |", "four()", id="r4"), entry("if a:\n        |", "eight()", id="r8"))
-    assert rest(cache, "if a:\n    |") == "four()"
-    assert rest(cache, "if a:\n        |") == "eight()"
-
-
-def test_another_file_or_model_misses() -> None:
-    cache = holding(entry("x = |", "foo()"))
-    assert cache.get(at("x = |", uri="file:///b.py")) is None
-    assert cache.get(at("x = |", profile=Profile(model="n", grammar="g", tokenizer_digest="00"))) is None
-
-
-def test_lines_scrolled_in_far_above_still_hit() -> None:
-    cache = CompletionCache()
-    body = "".join(f"line {n}\n" for n in range(30))
-    cache.put(entry(f"{body}x = |", "foo()"))
-    assert rest(cache, f"import os\nimport re\n{body}x = f|") == "oo()"
-
-
 def test_the_newest_answer_wins() -> None:
     cache = holding(entry("x|", "= foo", id="old"), entry("x |", "= bar", id="new"))
     assert rest(cache, "x|") == "= foo"

@@ -169,27 +169,6 @@ def test_closing_the_document_ends_it() -> None:
     assert editor.feedback.visible(URI) is None
 
 
-def test_an_edit_further_below_leaves_it_visible() -> None:
-    below = "-" * 100
-    editor = offered(f"x = |\n{below}\nend", "foo")
-    cursor = editor.cursor
-    editor.edit(len(editor.document.text), len(editor.document.text), "!", 0.1)
-    editor.cursor = cursor
-    editor.press("f", 0.2)
-    assert editor.feedback.visible(URI) is not None
-    assert editor.events == []
-
-
-def test_an_editor_that_closes_brackets_types_through_too() -> None:
-    editor = offered("x = |\n", "foo(a)")
-    editor.press("foo", 0.1)
-    editor.edit(editor.cursor, editor.cursor, "()", 0.2)
-    editor.cursor -= 1
-    editor.press("a", 0.3)
-    offer = editor.feedback.visible(URI)
-    assert offer is not None and offer.rest == ")"
-
-
 @pytest.mark.parametrize(
     ("language", "text", "suggestion", "changes", "left"),
     [

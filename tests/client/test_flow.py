@@ -455,15 +455,6 @@ async def test_a_slow_stream_is_answered_with_what_is_whole() -> None:
         assert answer.finish is None
 
 
-async def test_a_slow_line_is_answered_with_whole_words() -> None:
-    slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
-    async with Desk(ScriptedGateway(slow)) as desk:
-        answer = await desk.typed("x = ")
-        assert text_of(answer) == "alpha + beta *"
-        await asyncio.sleep(1)
-        assert [grown.text for _, grown in desk.grown] == ["alpha + beta * gamma"]
-
-
 async def test_what_is_visible_never_changes_while_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     def finisher(text: str, *_: object, **__: object) -> Finished:
         return Finished(("other\n" if "line4" in text else "") + text.rstrip())
@@ -536,13 +527,6 @@ async def test_a_healed_token_is_stripped_from_the_answer() -> None:
     planner = LinePlanner(healed="ret")
     async with Desk(ScriptedGateway(Script([(0.01, "re"), (0.01, "turn x")])), planner=planner) as desk:
         assert text_of(await desk.typed("ret")) == "urn x"
-
-
-async def test_an_answer_that_does_not_repeat_the_healed_token_is_dropped() -> None:
-    planner = LinePlanner(healed="ret")
-    async with Desk(ScriptedGateway(Script([(0.01, "pass"), (0.01, "ret")])), planner=planner) as desk:
-        assert await desk.typed("ret") is None
-        assert desk.flow.status().counts == {"empty": 1}
 
 
 async def test_an_unlikely_answer_is_not_shown_unless_invoked() -> None:

@@ -81,20 +81,6 @@ def test_switched_off_nothing_is_taken_away_but_it_is_told() -> None:
     assert isinstance(shown, Suggestion) and (shown.text, shown.parses) == ("let b = a", False)
 
 
-def test_a_text_that_is_judged_again_at_its_place_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-
-    def check(snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None:
-        calls.append(text)
-        return True
-
-    monkeypatch.setattr("foretype_client.flow.judgement.parses_in_place", check)
-    syntax, question = SyntaxFilter(), asked("x = |\n")
-    assert [syntax(question, "1", 0) for _ in range(3)] == [("1", True)] * 3
-    syntax(question, "2", 0)
-    assert calls == ["1", "2"]
-
-
 def test_a_text_that_is_typed_through_is_parsed_once_and_what_was_taken_off_stays_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

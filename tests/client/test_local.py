@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC220, ASYNC240 - these tests are about processes and files
+# ruff: noqa: ASYNC240 - these tests are about processes and files
 import asyncio
 import json
 import os
@@ -77,21 +77,6 @@ def test_language_servers_that_start_at_the_same_instant_share_one(state_dir: Pa
     assert f"{record.stream_url} {record.token}\n" in answers
 
 
-async def test_a_starter_that_is_killed_leaves_the_gateway_to_the_next(state_dir: Path) -> None:
-    script = (
-        "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.starting import ensure_gateway\n"
-        "asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, command=sys.argv[2:]))\n"
-        "print('up', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", script, str(state_dir), *FAKE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as starter:
-        assert starter.stdout is not None
-        await asyncio.to_thread(starter.stdout.readline)
-        os.killpg(starter.pid, signal.SIGKILL)
-    await ensure(state_dir)
-    assert len(started(state_dir)) == 1
-
-
 @pytest.mark.parametrize(
     "content",
     ["", "{}", "not json", '{"pid": "x"}', "[1]", '{"pid": 99999999, "host": "h", "port": 1, "token": "t"}'],
@@ -127,13 +112,6 @@ async def test_a_record_that_others_could_have_written_is_not_followed(state_dir
         assert await find_gateway(state_dir) is not None
 
 
-async def test_a_gateway_that_answers_with_the_right_token_is_joined(state_dir: Path) -> None:
-    async with WireServer(token="mine") as server:
-        write_record(state_dir, port=server.port, token="mine")
-        assert (await ensure(state_dir)).url == server.url
-        assert started(state_dir) == []
-
-
 async def test_a_start_that_fails_says_the_last_words(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GATEWAY", "fail")
     with pytest.raises(GatewayStartError, match=r"(?s)status 3.*model file is not there.*gateway\.log"):
@@ -161,12 +139,6 @@ async def test_a_start_that_hangs_is_stopped_and_says_the_last_words(
 async def test_a_program_that_is_not_there_is_named(state_dir: Path) -> None:
     with pytest.raises(GatewayStartError, match="no-such-program"):
         await ensure_gateway(state_dir, clock=time.monotonic, command=["/no-such-program"])
-
-
-async def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(GatewayStartError, match="state directory"):
-        await ensure(tmp_path / "file" / "state")
 
 
 def test_the_token_is_never_printed() -> None:

@@ -3,20 +3,16 @@
 import asyncio
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import foretype_client
 import pytest
 from foretype_client.private_gateway.finding import find_gateway
-from foretype_client.private_gateway.starting import ensure_gateway
-from foretype_client.session.session import Session
 from foretype_wire.announcement import Announcement
 
 pytestmark = pytest.mark.engine
@@ -82,39 +78,6 @@ def test_two_language_servers_that_start_together_share_one_that_outlives_a_kill
     record = the_gateway(state_dir)
     assert answers == {f"{record.stream_url} {record.token}\n"}
     assert (state_dir / "gateway.json").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.slow
-async def test_it_ends_by_itself_after_the_last_connection_left(tmp_path: Path) -> None:
-    linger_s = 15.0  # within which a busy machine connects
-    endpoint = await ensure_gateway(tmp_path, clock=time.monotonic, linger_s=linger_s)
-    record = await find_gateway(tmp_path)
-    session = Session(endpoint.url, token=endpoint.token, clock=time.monotonic, rng=random.Random(1))
-    await session.start()
-    await session.ready(60)
-    await asyncio.sleep(linger_s + 1.0)
-    assert await find_gateway(tmp_path) is not None, "it left while somebody was connected"
-    await session.close()
-    assert await asyncio.to_thread(gone, record.pid)
-    assert not (tmp_path / "gateway.json").exists()
-
-
-@pytest.mark.slow
-async def test_a_session_finds_the_next_gateway_when_the_first_was_killed(state_dir: Path) -> None:
-    async def locate() -> Any:
-        return await ensure_gateway(state_dir, clock=time.monotonic, linger_s=30)
-
-    session = Session(clock=time.monotonic, rng=random.Random(1), locate=locate)
-    await session.start()
-    await session.ready(60)
-    first = await find_gateway(state_dir)
-    os.kill(first.pid, signal.SIGKILL)
-    async with asyncio.timeout(60):
-        while not (session.connected and session.statistics().connections == 2):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    second = await find_gateway(state_dir)
-    assert second is not None and second.pid != first.pid
-    await session.close()
 
 
 def test_a_model_that_does_not_open_says_so_in_one_message(tmp_path: Path) -> None:

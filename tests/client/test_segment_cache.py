@@ -1,7 +1,6 @@
 import pytest
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
-from foretype_wire.messages import SEGMENT_CACHE_BYTES
-from foretype_wire.segment_cache import DEFAULT_CAPACITY_BYTES, SegmentCache
+from foretype_wire.segment_cache import SegmentCache
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,10 +40,6 @@ def test_digests_received_together_move_what_they_move_one_by_one(
         together.receive_text(kind, text)
         one_by_one.receive_text(kind, text)
         assert together.digests() == one_by_one.digests()
-
-
-def test_the_default_capacity_is_the_one_of_the_wire() -> None:
-    assert DEFAULT_CAPACITY_BYTES == SEGMENT_CACHE_BYTES
 
 
 @given(MESSAGES)

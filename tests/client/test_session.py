@@ -24,7 +24,6 @@ from foretype_wire.messages import (
     ChangeReason,
     Complete,
     Delta,
-    Error,
     ErrorCode,
     Finish,
     Goaway,
@@ -118,39 +117,6 @@ async def test_counters_go_on_over_connections() -> None:
     assert session.statistics().connections == 3
 
 
-async def test_stable_text_travels_once_per_connection() -> None:
-    async with WireServer() as server, connected(server) as session:
-        for number in range(3):
-            await read(session.complete(call(str(number), "stable\n" * 100)))
-        assert server.peers[0].prompts["2"] == ["stable\n" * 100]
-        statistics = session.statistics()
-    assert (statistics.text_segments, statistics.digest_segments) == (1, 2)
-    assert statistics.sent_bytes < 2 * len("stable\n" * 100)
-
-
-async def test_need_after_the_gateway_forgot_is_answered_with_text() -> None:
-    async with WireServer() as server, connected(server) as session:
-        await read(session.complete(call("1", "stable")))
-        server.peers[0].cache.clear()
-        text, _ = await read(session.complete(call("2", "stable")))
-        assert text == "return a + b"
-        assert server.peers[0].prompts["2"] == ["stable"]
-        assert session.statistics().needs == 1
-
-
-async def test_cancel_reaches_the_gateway_and_ends_the_stream() -> None:
-    async with WireServer(until_cancelled) as server, connected(server) as session:
-        stream = session.complete(call("1", "x"))
-        first = await anext(aiter(stream))
-        assert isinstance(first, Delta)
-        stream.cancel()
-        stream.cancel()
-        _, done = await read(stream)
-        assert done.finish is Finish.CANCELLED
-        stream.cancel()  # after the end: nothing
-    assert [message.id for message in await server.wait_for(Cancel) if isinstance(message, Cancel)] == ["1"]
-
-
 async def test_every_pending_call_fails_at_once_when_the_gateway_vanishes() -> None:
     async with WireServer(until_cancelled) as server, connected(server) as session:
         streams = [session.complete(call(str(number), "x")) for number in range(3)]
@@ -232,16 +198,6 @@ async def test_a_gateway_that_does_not_answer_the_close_keeps_no_connection(monk
             await session.ready(60)
         async with asyncio.timeout(15):  # in 20 s a ping without an answer would have ended it
             await left.wait()
-
-
-async def test_a_call_without_a_connection_fails_at_once() -> None:
-    session = made("ws://127.0.0.1:9/v1/stream")
-    with pytest.raises(GatewayGoneError):
-        await read(session.complete(call("1", "x")))
-    await session.start()
-    with pytest.raises(GatewayGoneError, match="cannot be reached"):
-        await session.ready(60)
-    await session.close()
 
 
 async def test_the_session_reconnects_and_starts_with_an_empty_segment_cache() -> None:
@@ -361,30 +317,6 @@ async def test_goaway_ends_what_outlives_the_grace() -> None:
         await server.wait_for(Hello, 2)
 
 
-@pytest.mark.parametrize("frame", [b"\xc1", b"", "{}", b"\x81\xa4type\xa5never", "x" * 5])
-async def test_a_bad_frame_changes_nothing(frame: bytes | str) -> None:
-    async def rude(peer: Peer, message: Complete) -> None:
-        await peer.connection.send(frame)
-        await answer(peer, message)
-
-    async with WireServer(rude) as server, connected(server) as session:
-        assert (await read(session.complete(call("1", "x"))))[0] == "return a + b"
-        assert session.statistics().bad_frames == 1
-        assert session.statistics().connections == 1
-
-
-async def test_a_refusal_comes_out_of_the_stream_and_the_connection_lives() -> None:
-    async def refuse(peer: Peer, message: Complete) -> None:
-        await peer.send(Error(code=ErrorCode.OVERLOADED, id=message.id, retry_after_ms=50))
-
-    async with WireServer(refuse) as server, connected(server) as session:
-        for id in ("1", "2"):
-            with pytest.raises(RequestRefusedError) as raised:
-                await read(session.complete(call(id, "x")))
-            assert (raised.value.code, raised.value.retry_after_ms) == (ErrorCode.OVERLOADED, 50)
-        assert session.connected
-
-
 @pytest.mark.parametrize(("deadline_ms", "held_s"), [(10_000.0, 11.0), (250.0, 1.25), (-990.0, 1.0)])
 async def test_a_gateway_that_never_answers_does_not_hold_a_call_beyond_its_deadline(
     deadline_ms: float, held_s: float, monkeypatch: pytest.MonkeyPatch
@@ -457,14 +389,6 @@ async def test_the_tokenizer_is_downloaded_once_verified_and_private(tmp_path: P
         path.write_bytes(b"damaged")
         assert await session.tokenizer_json() == TOKENIZER
         assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-
-
-async def test_a_tokenizer_that_is_not_the_announced_one_is_refused(tmp_path: Path) -> None:
-    async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
-        server.tokenizer = b"something else"
-        with pytest.raises(TokenizerFetchError, match="digest"):
-            await session.tokenizer_json()
-        assert not (tmp_path / "tokenizers").exists()
 
 
 async def test_a_tokenizer_that_cannot_be_kept_is_used_and_leaves_nothing_behind(

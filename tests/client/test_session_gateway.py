@@ -15,7 +15,7 @@ from foretype_client.session.session import Session
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.prompt.templates import encode_prompt, grammar
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
-from foretype_wire.messages import Changed, ChangeReason, Complete, Delta, ErrorCode, Finish
+from foretype_wire.messages import Complete, Delta, ErrorCode, Finish
 
 LETTERS = "abcdefgh"
 
@@ -72,36 +72,12 @@ async def test_a_cancel_frees_the_engine_and_is_confirmed() -> None:
         await world.idle()
 
 
-async def test_superseding_cancels_the_named_request_alone() -> None:
-    async with gateway(scripted("y = 1\n" * 500, decode_s_per_token=0.002)) as world, session_of(world) as session:
-        first = session.complete(call("1", "x = 1\n", "", max_tokens=1000))
-        other = session.complete(call("2", "z = 1\n", "", max_tokens=4))
-        second = session.complete(call("3", "x = 1\n", "y", supersedes="1", max_tokens=4))
-        assert (await read(first))[1].finish is Finish.CANCELLED
-        assert (await read(second))[1].finish is not Finish.CANCELLED
-        assert (await read(other))[1].finish is not Finish.CANCELLED
-
-
 async def test_a_wrong_token_count_is_a_refusal_and_the_connection_lives() -> None:
     async with gateway() as world, session_of(world) as session:
         with pytest.raises(RequestRefusedError) as raised:
             await read(session.complete(call("1", "x = 1\n", "", prompt_tokens=1)))
         assert raised.value.code is ErrorCode.TOKENIZER_MISMATCH
         await read(session.complete(call("2", "x = 1\n", "")))
-
-
-async def test_feedback_is_acknowledged_and_changes_arrive() -> None:
-    changes: list[Changed] = []
-    acknowledged: list[str] = []
-    async with (
-        gateway(changed=lambda _session, change: changes.append(change)) as world,
-        session_of(world) as session,
-    ):
-        session.acknowledged.add(acknowledged.append)
-        session.changed(["file:///a.py"], ChangeReason.PULL)
-        assert session.feedback("b1", [{"kind": "shown", "id": "1"}])
-        await until(lambda: acknowledged == ["b1"])
-    assert changes == [Changed(documents=["file:///a.py"], reason=ChangeReason.PULL)]
 
 
 async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:

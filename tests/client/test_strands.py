@@ -42,14 +42,6 @@ def test_typing_past_what_a_stream_has_said_is_no_contradiction() -> None:
     assert strand.typed(at("x = fob|")) is None
 
 
-def test_a_strand_leads_across_line_breaks() -> None:
-    strand = Strand(at("def f():|\nz\n"), "\n    a = 1\n    return a")
-    assert strand.rest_at(at("def f():\n    |\nz\n")) == "a = 1\n    return a"
-    assert strand.rest_at(at("def f():\n    a = 1\n    |\nz\n")) == "return a"
-    assert strand.rest_at(at("def f():\n\ta|\nz\n")) is None
-    assert strand.rest_at(at("def f():\n    a = 1x|\nz\n")) is None
-
-
 def test_line_breaks_may_be_carriage_return_line_feed_in_the_document() -> None:
     strand = Strand(at("def f():|\r\nz\r\n"), "\n    a = 1\n    return a")
     assert strand.rest_at(at("def f():\r\n    a = 1\r\n    |\r\nz\r\n")) == "return a"

@@ -7,7 +7,6 @@ from foretype_client.feedback.events import Graft
 from foretype_client.telemetry.distance import fourgram_share, levenshtein
 from foretype_client.telemetry.survival import Survival, measure
 from foretype_context.syntax.document import Document, Edit
-from foretype_context.text.strings import common_prefix, common_suffix
 from foretype_wire.telemetry import SURVIVAL_AGES_S
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,15 +27,6 @@ def reference(a: str, b: str) -> int:
 @given(st.text("abcé\n", max_size=30), st.text("abcé\n", max_size=30))
 def test_levenshtein_is_the_textbooks(a: str, b: str) -> None:
     assert levenshtein(a, b) == reference(a, b)
-
-
-@given(st.text("ab", max_size=20), st.text("ab", max_size=20))
-def test_common_parts(a: str, b: str) -> None:
-    start = common_prefix(a, b)
-    assert a[:start] == b[:start] and (start in (len(a), len(b)) or a[start] != b[start])
-    room = min(len(a), len(b)) - start
-    end = common_suffix(a, b, room)
-    assert a[len(a) - end :] == b[len(b) - end :] and end <= room
 
 
 def test_a_text_too_long_to_compare_gets_an_upper_bound() -> None:

@@ -107,20 +107,6 @@ def test_a_snapshot_does_not_change_when_its_document_does() -> None:
     assert before.text == "x = 1\n" and before.version == 0 and str(tree_of(before).root_node) == sexp
 
 
-def test_a_long_text_keeps_its_lines_across_block_borders() -> None:
-    text = "".join(f"line {i}\r\n" if i % 3 else f"line {i}\n" for i in range(1000))
-    index = LineIndex.of(text)
-    for start, end, new in [
-        (0, 0, "\n"),
-        (5000, 5003, ""),
-        (1100, 4000, "x\r"),
-        (len(text) - 4000, len(text) - 3999, "\r\n\n"),
-    ]:
-        text = text[:start] + new + text[end:]
-        index = index.after(start, end, len(new), text)
-        assert [index.start(i) for i in range(len(index))] == plain_starts(text)
-
-
 def test_cr_and_lf_that_meet_or_part_at_a_border_are_counted_right() -> None:
     text = "a\n" * 127 + "a\r" + "b\n" * 200
     index = LineIndex.of(text)

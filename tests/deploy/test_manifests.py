@@ -47,20 +47,6 @@ def test_no_compose_file_has_a_variable_that_only_some_fill_in(path: Path) -> No
     assert [found for document in yaml.compose_all(path.read_text()) for found in left_as_written(document)] == []
 
 
-def test_variables_behind_tags_of_merging_are_found() -> None:
-    text = """
-services:
-  gateway:
-    image: "x:${TAG:-one}"
-    ports: !override
-      - "${PORT:-9000}:80"
-      - target: $INNER
-    command: !override [sh, -c, "echo $$HOME"]
-    environment: !reset {}
-"""
-    assert left_as_written(yaml.compose(text)) == ["line 6: ${PORT:-9000}:80", "line 7: $INNER"]
-
-
 def test_the_file_that_compose_starts_from_can_be_used(tmp_path: Path) -> None:
     path = Path(shutil.copy(DEPLOY / "team.toml", tmp_path))
     lacking = check_file(path)

@@ -1,6 +1,5 @@
 """What the rehearsal changes of deploy/compose.yaml, and what it says where no container can run."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ import yaml
 from rehearsal import __main__ as rehearsal
 from rehearsal.engine import Engine
 from rehearsal.page import commands, elsewhere, runs
-from rehearsal.refusals import said
-from rehearsal.steps import Failed, until
+from rehearsal.steps import Failed
 from rehearsal.team import Team
 
 ALLOWED = {"ulimits", "depends_on", "image", "ports"}
@@ -76,58 +74,6 @@ def test_without_a_package_no_container_can_run(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Failed, match=r"^no container can run here: cannot install podman, runc, "):
         Engine(tmp_path)
-
-
-def test_a_refusal_is_a_sentence_and_no_traceback() -> None:
-    said("x\nthe port is taken\n", "port")
-    with pytest.raises(Failed, match="nothing of port"):
-        said("x\n", "port")
-    with pytest.raises(Failed, match="a traceback"):
-        said("Traceback\nthe port is taken\n", "port")
-
-
-def test_what_never_comes_is_waited_for_no_longer_than_said() -> None:
-    with pytest.raises(Failed, match=r"it rains: not within 0\.1 s"):
-        until("it rains", lambda: False, every_s=0.01, limit_s=0.1)
-
-
-def test_containers_know_those_on_their_networks_by_name_and_themselves_as_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def container(name: str, running: bool = True, **networks: str) -> dict[str, Any]:
-        (tmp_path / name).write_text(f"127.0.0.1 {name}\n")
-        return {
-            "HostsPath": str(tmp_path / name),
-            "State": {"Running": running},
-            "Config": {"Labels": {"com.docker.compose.service": name}},
-            "NetworkSettings": {"Networks": {network: {"IPAddress": at} for network, at in networks.items()}},
-        }
-
-    def found(*containers: dict[str, Any]) -> None:
-        monkeypatch.setattr(
-            Engine, "__call__", lambda _, *words: json.dumps(containers) if "inspect" in words else "a b"
-        )
-
-    one = team(tmp_path)
-    redis, old = container("redis", stores="10.1.0.3"), container("old", running=False, stores="10.1.0.9")
-    found(
-        container("gateway", stores="10.1.0.2", engines="10.2.0.2"), redis, container("vllm", engines="10.2.0.3"), old
-    )
-    one.name_all()
-    known = {name: (tmp_path / name).read_text().splitlines() for name in ("gateway", "redis", "vllm", "old")}
-    assert known["gateway"] == [
-        "127.0.0.1 gateway",
-        "10.1.0.3 redis # of the rehearsal",
-        "10.2.0.3 vllm # of the rehearsal",
-    ]
-    assert known["redis"] == ["127.0.0.1 redis", "10.1.0.2 gateway # of the rehearsal"]
-    assert known["old"] == ["127.0.0.1 old"]
-
-    alone = container("alone")
-    del alone["NetworkSettings"]["Networks"]
-    found(redis, alone)
-    one.name_all()
-    assert (tmp_path / "redis").read_text() == "127.0.0.1 redis\n"
 
 
 def test_each_command_of_the_page_is_run_or_left_out_for_a_reason() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from e2e.lsp_support import DEADLINE_S, URI, editor, gateway
+from e2e.lsp_support import DEADLINE_S, URI, editor
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
@@ -63,13 +63,3 @@ async def test_the_three_commands_with_the_models_of_a_gateway(chatting, chat, t
         with pytest.raises((JsonRpcException, asyncio.CancelledError)):
             await waiting
         assert await asyncio.to_thread(chat.left.wait, DEADLINE_S), "the chat server was left to write on"
-
-
-async def test_a_gateway_without_the_pool_says_so(tmp_path):
-    with gateway(tmp_path) as poor:
-        async with editor(tmp_path, "--gateway", poor.url, workspace=EDITS) as it, asyncio.timeout(DEADLINE_S):
-            it.open(SOURCE)
-            with pytest.raises(JsonRpcException) as caught:
-                await call(it, EXPLAIN, 1)
-            assert caught.value.code == -32803
-            assert caught.value.message.startswith("this gateway answers no chat: it has no quality pool")

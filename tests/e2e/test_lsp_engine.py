@@ -1,12 +1,7 @@
 """The language server with the shipped model behind a real gateway."""
 
-import asyncio
-import json
-import signal
-
-import psutil
 import pytest
-from e2e.lsp_support import DEADLINE_S, editor, gateway, raw_editor
+from e2e.lsp_support import editor, gateway
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180), pytest.mark.slow]
 
@@ -46,43 +41,3 @@ async def test_the_model_suggests_and_typing_through_costs_nothing(served, tmp_p
         status = await it.status()
         assert status["counts"]["requests"] == 1
         assert status["model"] == served.model
-
-
-async def test_a_killed_engine_is_silent_and_suggestions_come_back(served, tmp_path):
-    async with editor(tmp_path, "--gateway", served.url) as it:
-        it.open(SOURCE)
-        assert await it.suggestion(*CURSOR) is not None
-        it.open(SOURCE.replace("lines", "records"), uri="file:///w/b.py")
-        request = it.ask(CURSOR[0], CURSOR[1], uri="file:///w/b.py")
-        await asyncio.sleep(0.1)
-        (engine,) = [child for child in served.children() if "engines.embedded.worker" in " ".join(child.cmdline())]
-        engine.kill()
-        async with asyncio.timeout(DEADLINE_S):
-            await request  # answered, with something or with nothing
-        it.insert(0, 0, "import sys\n")
-        item = None
-        for attempt in range(1_000):
-            it.insert(0, 0, f"# {attempt}\n")
-            if (item := await it.suggestion(CURSOR[0] + 2 + attempt, CURSOR[1])) is not None:
-                break
-            await asyncio.sleep(0.25)
-        assert item is not None
-        assert it.client.messages == []
-        assert (await it.status())["state"] == "ready"
-
-
-async def test_the_private_gateway_is_shared_and_outlives_a_killed_editor_until_it_ends_by_itself(tmp_path):
-    state = tmp_path / "state"
-    arguments = ("--state-dir", str(state))
-    async with raw_editor(tmp_path, *arguments) as one, raw_editor(tmp_path, *arguments) as other:
-        for it in (one, other):
-            await it.until_ready()
-        record = json.loads((state / "gateway.json").read_bytes())
-        private = psutil.Process(record["pid"])
-        for it in (one, other):
-            it.process.send_signal(signal.SIGKILL)
-            await it.process.wait()
-        assert private.is_running()  # it waits for the next editor; how long is the gateway's own test
-    private.terminate()
-    await asyncio.to_thread(private.wait, DEADLINE_S)
-    assert not (state / "gateway.json").exists()

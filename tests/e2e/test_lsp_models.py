@@ -2,20 +2,15 @@
 
 import asyncio
 import json
-import os
-import subprocess
-from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import NamedTuple
+from contextlib import asynccontextmanager
 
 import psutil
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
 from e2e.lsp_support import DEADLINE_S, SOURCE, editor
-from e2e.test_use import CONTROLS, SCRIPTED, own_catalogue
+from e2e.test_use import CONTROLS, SCRIPTED
 from lsprotocol import types
-from models.file_server import FileServer
-from models.file_server import serving as serving_file
-from models.model_server import ModelServer, fills_holes, llama_cpp, ollama, serving
+from models.model_server import ModelServer, fills_holes, llama_cpp, serving
 from pygls.exceptions import JsonRpcException
 
 pytestmark = pytest.mark.slow  # whole processes
@@ -93,34 +88,6 @@ async def test_what_cannot_be_taken_is_one_sentence_and_suggestions_go_on(tmp_pa
         assert await it.suggestion(1, 9, kind=1) is not None
 
 
-@pytest.mark.timeout(400)
-async def test_every_server_and_file_that_does_not_fit_is_one_sentence_and_suggestions_go_on(
-    tmp_path, state, monkeypatch
-):
-    lame = write_tiny_gguf(tmp_path / "lame.gguf", controls=[one for one in CONTROLS if one != "<|fim_middle|>"])
-    tiny = write_tiny_gguf(tmp_path / "tiny-coder.gguf", controls=CONTROLS)
-    listed = ollama("llama3:latest", "qwen2.5-coder:7b-instruct")
-    talker = ModelServer(llama_cpp("tiny-coder.gguf", model_path=str(tiny)), lambda _: "Sure! Here is the code:\n")
-    with serving(ModelServer(listed)) as running, serving(talker) as talks:
-        monkeypatch.setenv("OLLAMA_HOST", running.root)
-        troubles = {
-            "ollama:starcoder2": r"has no model starcoder2 .*get it with `ollama pull starcoder2`",
-            "ollama:qwen2.5-coder:7b-instruct": r"trained to chat",
-            f"{talks.root}/v1": r"answers in prose .*take the base model",
-            str(lame): r"looks like qwen2\.5-coder but lacks <\|fim_middle\|>",
-            str(tmp_path / "gone.gguf"): r"gone\.gguf",
-            "http://127.0.0.1:9/v1": r"127\.0\.0\.1:9",
-        }
-        async with at_work(tmp_path, state) as it:
-            for number, (name, said) in enumerate(troubles.items()):
-                with pytest.raises(JsonRpcException, match=said) as refused:
-                    await command(it, USE, name)
-                assert "\n" not in str(refused.value.message), name
-                assert (await it.status())["model"] == "before", name
-                it.insert(1, 9, "a")
-                assert await it.suggestion(1, 10 + number, kind=1) is not None, name
-
-
 async def test_an_editor_where_nothing_may_be_written_says_so_in_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     async with editor(tmp_path, "--state-dir", tmp_path / "file" / "state", "--no-retrieval", ready=False) as it:
@@ -128,67 +95,6 @@ async def test_an_editor_where_nothing_may_be_written_says_so_in_one_sentence(tm
         with pytest.raises(JsonRpcException, match="cannot be written to") as refused:
             await command(it, USE, "shipped")
         assert "\n" not in str(refused.value.message)
-
-
-class Trouble(NamedTuple):
-    """What goes wrong with a download: where from, where to, how large, and the sentence that says so."""
-
-    said: str
-    body: bytes = b"GGUF" + bytes(3_000_000)
-    url: str = ""
-    content_type: str = "application/octet-stream"
-    breaks_after: tuple[int, ...] = ()
-    announced_bytes: int = 0
-    data: str = "data"
-
-
-TROUBLES = {
-    "no network": Trouble(r"127\.0\.0\.1.* cannot be reached.*check the network", url="http://127.0.0.1:9/file.gguf"),
-    "a page to log in": Trouble(
-        "a web page came in place of the file", b"<html>Welcome</html>", content_type="text/html"
-    ),
-    "half a file": Trouble(
-        r"cannot be reached.*stay, and the next attempt goes on", breaks_after=(1_000_000, *[0] * 20)
-    ),
-    "too large for memory": Trouble("take a smaller one", announced_bytes=900_000_000_000),
-    "a full disk": Trouble("MB free and .* needs .*; make room", data="small"),
-    "nothing may be written": Trouble("cannot be written to", data="file/data"),
-}
-
-
-@contextmanager
-def small_disk(folder):
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]
-    if os.getuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a full disk needs a user who may mount one")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
-async def test_a_download_that_fails_is_one_sentence_in_the_editor_and_suggestions_go_on(
-    trouble, tmp_path, state, monkeypatch
-):
-    (tmp_path / "file").write_text("")
-    server = FileServer(trouble.body, content_type=trouble.content_type, breaks_after=list(trouble.breaks_after))
-    with serving_file(server), small_disk(tmp_path / "small") if trouble.data == "small" else nullcontext():
-        text = own_catalogue(tmp_path, server).read_text()
-        text = text.replace(server.url, trouble.url or server.url)
-        text = text.replace(f"bytes = {len(server.body)}", f"bytes = {trouble.announced_bytes or len(server.body)}", 1)
-        (tmp_path / "catalogue.toml").write_text(text)
-        monkeypatch.setenv("FORETYPE_CATALOGUE", str(tmp_path / "catalogue.toml"))
-        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / trouble.data))
-        monkeypatch.setenv("NO_PROXY", "*")
-        async with at_work(tmp_path, state) as it:
-            with pytest.raises(JsonRpcException, match=trouble.said) as refused:
-                await command(it, USE, "qwen2.5-coder-0.5b")
-            assert "\n" not in str(refused.value.message)
-            assert (await it.status())["model"] == "before"
-            assert await it.suggestion(1, 9, kind=1) is not None
 
 
 async def test_who_asks_a_teams_gateway_is_told_whose_choice_it_is(tmp_path):

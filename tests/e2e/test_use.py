@@ -239,14 +239,6 @@ async def test_a_server_that_chats_is_refused_and_what_served_serves(state: Path
     assert not [name for name in os.listdir(state) if name.startswith(".trying-")]
 
 
-@pytest.mark.timeout(240)
-def test_a_vocabulary_with_one_control_missing_is_refused(state: Path, tmp_path: Path) -> None:
-    path = write_tiny_gguf(tmp_path / "lame-coder.gguf", controls=[one for one in CONTROLS if one != "<|fim_middle|>"])
-    said = refused(path, "--state-dir", state)
-    assert re.search(r"lame-coder\.gguf: it looks like qwen2\.5-coder but lacks <\|fim_middle\|>; .*--grammar ID", said)
-    assert not (state / "private.toml").exists()
-
-
 @pytest.mark.engine
 @pytest.mark.timeout(240)
 def test_the_grammar_that_is_named_is_served(state: Path) -> None:
@@ -262,29 +254,6 @@ def test_weights_that_know_nothing_are_refused(state: Path, tiny: Path) -> None:
     said = refused(tiny, "--state-dir", state, "--bench-s", "0")
     assert re.search(r"tiny-coder (filled none of 3 easy holes|is asked in a way)", said)
     assert not [name for name in os.listdir(state) if name.startswith(".trying-")]
-
-
-def test_no_network_is_one_sentence_and_nothing_changes(state: Path, tmp_path: Path) -> None:
-    arguments = ("qwen2.5-coder-0.5b", "--folder", tmp_path / "models", "--state-dir", state)
-    said = refused(*arguments, HF_ENDPOINT="https://no-such-host.invalid", NO_PROXY="*")
-    assert "no-such-host.invalid cannot be reached" in said and "HTTPS_PROXY" in said
-    assert not (state / "private.toml").exists()
-
-
-def test_a_hotels_page_is_one_sentence_and_nothing_changes(state: Path, tmp_path: Path) -> None:
-    arguments = ("qwen2.5-coder-0.5b", "--folder", tmp_path / "models", "--state-dir", state)
-    with serving_file(FileServer(b"<html>Welcome to the hotel</html>", content_type="text/html")) as hotel:
-        said = refused(*arguments, HF_ENDPOINT=f"http://127.0.0.1:{hotel.port}", NO_PROXY="*")
-    assert "a web page came in place of the file" in said and "log in with a browser" in said
-    assert not (state / "private.toml").exists()
-
-
-def test_where_nothing_may_be_written_it_is_said(tmp_path: Path) -> None:
-    (file := tmp_path / "file").write_text("")
-    said = refused("qwen2.5-coder-0.5b", "--state-dir", file / "state", "--folder", tmp_path)
-    assert "cannot be written to" in said and "--state-dir" in said
-    said = refused("qwen2.5-coder-0.5b", "--state-dir", tmp_path / "state", "--folder", file / "models")
-    assert "cannot be written to" in said and "--folder" in said
 
 
 def test_without_a_name_it_proposes_and_does_nothing(state: Path, tmp_path: Path) -> None:

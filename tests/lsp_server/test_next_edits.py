@@ -241,13 +241,6 @@ async def test_typing_ends_what_was_shown(typist):
     assert [one.end for one in log.outcomes] == ["typed"]
 
 
-async def test_nothing_after_an_undo(typist):
-    typist.replace(0, 9, 14, "size")
-    assert await typist.next(0, 13) is not None
-    typist.replace(0, 9, 13, "width")
-    assert await typist.next(0, 13) is None
-
-
 async def test_an_accepted_edit_that_is_undone_is_not_offered_again(typist):
     typist.replace(0, 9, 14, "size")
     edit = await typist.next(0, 13)
@@ -278,18 +271,6 @@ async def test_off_means_off(fresh, options):
     typist = Typist(fresh)
     typist.retype(0, 9, "width", "size")
     assert await typist.next(0, 13) is None
-
-
-async def test_two_like_edits_are_enough_from_medium_on(fresh):
-    text = "def f(a, b, c):\n    print(a.x)\n    print(b.x)\n    print(c.x)\n"
-    fresh.initialize(options={"nextEdit": {"eagerness": "low"}})
-    typist = Typist(fresh, text)
-    for line in (1, 2):
-        typist.retype(line, 12, "x", "y")
-    assert await typist.next(2, 13) is None
-    fresh.notify("workspace/didChangeConfiguration", settings={"foretype": {"nextEdit": {"eagerness": "medium"}}})
-    edit = await typist.next(2, 13)
-    assert (edit["data"]["evidence"], edit["range"]["start"]["line"]) == ("like_edits", 3)
 
 
 @pytest.mark.parametrize(("encoding", "character"), [("utf-8", 19), ("utf-16", 15), ("utf-32", 14)])

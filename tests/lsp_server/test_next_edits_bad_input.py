@@ -3,56 +3,8 @@
 import json
 
 import pytest
-from foretype_context.edits.evidence import Evidence
-from foretype_context.text.strings import plain_line_ends
 from lsp_server.next_edit_support import AREA, MEDIUM, Typist
 from lsp_server.test_next_edits_elsewhere import MODULE, USER, folder, indexed, opened, renaming  # noqa: F401 - a fixture
-
-
-async def chained(client, text, *, old="width", new="size"):
-    """Rename the first `old`, take all that is offered, and tell what the text came to."""
-    client.initialize(options=MEDIUM)
-    typist = Typist(client, text)
-    before = text.split(old)[0]
-    line = before.count("\n")
-    start = len(before.rpartition("\n")[2].encode("utf-16-le")) // 2
-    typist.replace(line, start, start + len(old), new)
-    cursor = line, 0
-    for _ in range(40):
-        edit = await typist.next(*cursor)
-        if edit is None or edit["data"]["jumpOnly"]:
-            break
-        assert edit["data"]["evidence"] == Evidence.DECLARATION
-        typist.take(edit)
-        cursor = edit["range"]["start"]["line"], 0
-    return typist.text
-
-
-RIGHT = {
-    "a file that does not parse": "def ‹width›(a):\n    return a\n\n\ndef broken(:\n    x = (\n\n\nclass A:\n    y = 1\n",
-    "what hides it": "def f(‹width›):\n    g = lambda width: width\n    def h(width):\n        return width\n    return ‹width›, [width for width in g]\n",
-    "a string of code": 'def f(‹width›):\n    eval(\'width + 1\')\n    exec("""width = 2""")\n    return ‹width›\n',
-    "a comment": "def f(‹width›):\n    # width is in metres\n    return ‹width›\n",
-    "pairs, tabs and line ends of Windows": "# 😀\r\ndef f(‹width›):\r\n\ts = '😀'; t = ‹width›\r\n\treturn '😀', ‹width›\r\n",
-}
-
-
-@pytest.mark.parametrize("name", RIGHT)
-async def test_what_is_offered_is_right_to_its_end(fresh, name):
-    text = RIGHT[name].replace("‹", "").replace("›", "")
-    assert await chained(fresh, text) == plain_line_ends(RIGHT[name]).replace("‹width›", "size")
-
-
-SILENT = {
-    "handed on by name": "def width(a):\n    return a\n\n\n__all__ = ['width']\n",
-    "the new name means something": "def f(width, size):\n    return width + size\n",
-}
-
-
-@pytest.mark.parametrize("name", SILENT)
-async def test_nothing_is_said(fresh, name):
-    text = SILENT[name]
-    assert await chained(fresh, text) == text.replace("width", "size", 1)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +23,6 @@ async def test_files_that_nobody_edits_by_hand_are_left_alone_where_they_are_ope
     line = head.count("\n")
     typist.replace(line, 9, 14, "size")
     assert (await typist.next(line, 0) is not None) is speaks
-
-
-async def test_ten_thousand_references_are_silence(fresh):
-    text = "def width(a):\n    return a\n\n\n" + "width(1)\n" * 10_000
-    assert await chained(fresh, text) == text.replace("width", "size", 1)
 
 
 async def test_a_file_that_others_wrote_between_the_hint_and_the_jump_is_asked_about_anew(fresh, folder):  # noqa: F811

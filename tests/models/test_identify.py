@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from models import checkpoints
 
 RUN = CliRunner()
-PIPE_FIM = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>")
 FIM = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>")
 _TWINS = {"starcoder", "refact"}
 """Granite-code has the vocabulary of the one and the pre-tokeniser of the other; its name tells it."""
@@ -80,21 +79,6 @@ def test_a_header_with_the_familys_ids_is_that_family_for_certain(tmp_path: Path
     assert found["chat"] is one.chat
 
 
-@pytest.mark.parametrize(
-    ("tokens", "pre", "family"),
-    [
-        ((*PIPE_FIM, "<|end_of_text|>"), "dbrx", "granite-4"),
-        ((*PIPE_FIM, "<bos>", "<eos>", "<|file_separator|>"), "default", "codegemma"),
-        (("<|endoftext|>", *FIM, "<filename>", "<reponame>"), "mellum", "mellum"),
-        (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<gh_stars>"), "default", "starcoder"),
-    ],
-)
-def test_what_was_taken_for_another_family_is_its_own(
-    tmp_path: Path, tokens: tuple[str, ...], pre: str, family: str
-) -> None:
-    assert said(write_gguf(tmp_path / "a.gguf", numbered(*tokens), pre=pre))["family"] == family
-
-
 def test_families_of_one_vocabulary_go_by_the_name_of_the_file(tmp_path: Path) -> None:
     ids = next(dict(one.ids) for one in families() if one.id == "granite-code")
     assert said(write_gguf(tmp_path / "granite-3b-code.gguf", ids, pre="refact"))["family"] == "granite-code"
@@ -123,15 +107,6 @@ def test_a_vocabulary_with_one_control_missing_is_no_family_and_says_which(tmp_p
     (tmp_path / "tokenizer.json").write_bytes(raw("qwen2", tokens - {"<|im_end|>"}))
     found = said(tmp_path)
     assert (found["family"], found["complete"], found["missing"]) == ("qwen2.5-coder", False, ["<|im_end|>"])
-
-
-def test_what_fits_two_families_is_said_to(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_bytes(
-        raw("gpt2", frozenset(("<|endoftext|>", *FIM, "<filename>", "<reponame>")))
-    )
-    found = said(tmp_path)
-    assert found["family"] is None and found["ambiguous"] == ["mellum", "starcoder"]
-    assert "say which" in found["problem"]
 
 
 @pytest.mark.parametrize("family", [one for one in families() if one.ids], ids=lambda one: one.id)

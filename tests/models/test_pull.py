@@ -101,11 +101,6 @@ FIRST_STARCODER = (
 )
 
 
-def test_granite_code_speaks_as_the_first_starcoder_does(tmp_path: Path) -> None:
-    checkpoints.byte_level((*FIRST_STARCODER, "<gh_stars>")).save(str(tmp_path / "tokenizer.json"))
-    assert tokens.find_grammar(tokens.load(tmp_path, 320)[0], "granite").id == "starcoder"
-
-
 def test_what_fits_two_families_is_pulled_as_the_one_that_is_named(tmp_path: Path) -> None:
     checkpoints.byte_level(FIRST_STARCODER).save(str(tmp_path / "tokenizer.json"))
     tokenizer = tokens.load(tmp_path, 320)[0]
@@ -116,11 +111,6 @@ def test_what_fits_two_families_is_pulled_as_the_one_that_is_named(tmp_path: Pat
         tokens.find_grammar(tokenizer, "m", "starcoder2")
     with pytest.raises(PullError, match="--grammar: no grammar 'latin'"):
         tokens.find_grammar(tokenizer, "m", "latin")
-
-
-def test_a_model_without_holes_is_asked_left_to_right(tmp_path: Path) -> None:
-    checkpoints.byte_level(("<|endoftext|>",)).save(str(tmp_path / "tokenizer.json"))
-    assert tokens.find_grammar(tokens.load(tmp_path, 320)[0], "plain").id == "left-to-right"
 
 
 def test_a_model_without_a_template_is_refused_with_what_was_seen(tmp_path: Path) -> None:

@@ -218,16 +218,6 @@ def test_a_disk_that_fills_up_keeps_what_came(tmp_path: Path) -> None:
         assert served.requests[-1]["Range"] == f"bytes={kept}-"
 
 
-def test_the_real_end_of_a_disk(tmp_path: Path) -> None:
-    """/dev/full says what a full disk says."""
-
-    def write(file: Any, data: bytes) -> None:
-        Path("/dev/full").write_bytes(data)
-
-    with serving(FileServer(BODY)) as served, pytest.raises(UseError, match="is full; what came stays"):
-        fetch(served, tmp_path, write=write)
-
-
 def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with serving(FileServer(BODY)) as served:

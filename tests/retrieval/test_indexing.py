@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, WorkspaceGoneError
+from foretype_retrieval.errors import IndexingCancelledError
 from foretype_retrieval.indexing import IndexingProgress, open_index, refresh_file, update_workspace
 from foretype_retrieval.search import query_of_words, search
 from foretype_retrieval.segment import ARRAYS
-from foretype_retrieval.store import writing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from retrieval.workspace import FILES, write_files
@@ -148,16 +147,6 @@ def test_cancelling_keeps_the_old_index(tmp_path: Path, root: Path) -> None:
     assert (tmp_path / "i" / "index.ftx").read_bytes() == before
 
 
-def test_two_writers_of_one_workspace_are_told_apart(tmp_path: Path, root: Path) -> None:
-    with writing(tmp_path / "i"), pytest.raises(BusyIndexError):
-        update_workspace(root, tmp_path / "i", None)
-
-
-def test_a_deleted_workspace_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceGoneError):
-        update_workspace(tmp_path / "gone", tmp_path / "i", None)
-
-
 def test_on_a_full_disk_the_index_goes_on_in_memory(tmp_path: Path, root: Path) -> None:
     (tmp_path / "i").mkdir()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -169,9 +158,3 @@ def test_on_a_full_disk_the_index_goes_on_in_memory(tmp_path: Path, root: Path) 
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
     assert "disk is full" in report.problem and names(index, "format price")[0] == "format_price"
-
-
-def test_where_no_folder_can_be_made_the_index_goes_on_in_memory(tmp_path: Path, root: Path) -> None:
-    (tmp_path / "file").write_text("")
-    index, report = update_workspace(root, tmp_path / "file" / "i", None)
-    assert report.problem and len(index.files()) == len(FILES)

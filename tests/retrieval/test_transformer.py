@@ -114,16 +114,6 @@ def test_the_reason_of_the_process_is_told(speaking) -> None:
         speaking(f"print({json.dumps(json.dumps({'error': 'no such model'}))})")
 
 
-def test_the_process_imports_nothing_from_the_folder_it_was_started_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "numpy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(EmbedderError):
-        ProcessEmbedder(str(tmp_path / "no model"))
-    assert not (tmp_path / "ran").exists()
-
-
 @pytest.mark.skipif(find_spec("sentence_transformers") is not None, reason="it is installed")
 def test_without_sentence_transformers_the_complaint_names_it_and_search_goes_on(tmp_path: Path) -> None:
     for make in (default_embedder, lambda path, complain: LazyEmbedder(path, complain=complain)()):

@@ -1,6 +1,5 @@
 """A workspace while somebody works in it: texts that are not saved, git, and a user who does not want it."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -119,29 +118,6 @@ def test_a_work_tree_has_its_git_elsewhere(root: Path, tmp_path: Path) -> None:
         wait_until(lambda: defines(workspace, "Basket"))
         git(tmp_path / "tree", "checkout", "-q", "--detach", "two")
         wait_until(lambda: defines(workspace, "Trolley"))
-
-
-@pytest.mark.slow
-def test_a_damaged_index_is_made_anew_with_one_line(
-    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    write_files(root, {f"m{number}.py": f"def made{number}(): pass\n" for number in range(60)})
-    cache = tmp_path / "cache"
-    for damage in (False, True):
-        if damage:
-            (stored,) = [one for one in folder_of(cache, root).iterdir() if one.name != "lock"]
-            data = bytearray(stored.read_bytes())
-            data[len(data) // 2] ^= 0xFF
-            stored.write_bytes(data)
-        workspace = IndexedFolder(root, cache, LazyEmbedder())
-        with caplog.at_level(logging.INFO, "foretype_retrieval"):
-            caplog.clear()
-            workspace.start()
-            wait_until(lambda: defines(workspace, "made59"))  # noqa: B023
-            workspace.close()
-    assert [record.message for record in caplog.records if "anew" in record.message] != []
-    assert len(caplog.records) == 1 and capfd.readouterr().err.count("anew") == 0
-    open_index(folder_of(cache, root), default_embedder())
 
 
 def test_a_folder_that_is_deleted_and_comes_back(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,19 +360,6 @@ def source(root: Path, tmp_path: Path) -> Iterator[RetrievalSource]:
     assert one.wait(60)
     yield one
     one.close()
-
-
-@pytest.mark.slow
-def test_folders_come_and_go(source: RetrievalSource, root: Path, tmp_path: Path) -> None:
-    other = write_files(tmp_path / "other", {"far.py": "def far_away(): pass\n"})
-    source.opened((other / "near.py").as_uri(), "def near_by(): pass\n")
-    source.folders([root, other])
-    assert source.wait(60) and "other: 2 definitions" in source.status() and "w: 4 definitions" in source.status()
-    source.folders([other])
-    assert "w:" not in source.status()
-    source.folders([])
-    assert source.status() == "no workspace is open"
-    source.closed((other / "near.py").as_uri())
 
 
 def test_a_document_belongs_to_the_innermost_folder_also_where_that_comes_later(
