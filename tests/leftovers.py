@@ -51,7 +51,10 @@ LEFT_OUT = {
 }
 """Folders and files whose tests are not counted, each with the reason."""
 _SHARED = "loop of a module"
-EXPECTED = {_SHARED: "threads of a loop that the tests of a module share; it ends them when it ends itself"}
+EXPECTED = {
+    _SHARED: "threads of a loop that the tests of a module share; it ends them when it ends itself",
+    "tqdm_monitor": "tqdm keeps the thread that watches its bars, drawn or not",
+}
 """Beginnings of names of what may stay, each with the reason."""
 
 KEPT = {".ttf": "matplotlib keeps the fonts that it has drawn with"}
@@ -60,6 +63,7 @@ KEPT = {".ttf": "matplotlib keeps the fonts that it has drawn with"}
 OF_LIBRARIES = frozenset(
     [
         "GGML_NO_BACKTRACE",
+        "HF_HUB_DISABLE_PROGRESS_BARS",
         "HF_HUB_OFFLINE",
         "TOKENIZERS_PARALLELISM",
         "TORCHINDUCTOR_CACHE_DIR",

@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from foretype_context.prompt.segments import Scope
 from foretype_context.prompt.sources import Snippet
 from foretype_context.syntax.document import Snapshot
 from foretype_context.text.uris import path_of_uri
+from numpy.typing import NDArray
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.indexing import IndexingProgress
@@ -71,9 +73,12 @@ class RetrievalSource:
         key = (workspace.root, workspace.generation, limit, query.names, query.text, len(query.imported), own)
         found = self._remembered.get(key)
         if found is None:
-            hits = search(index, query, self._embedder(), limit=limit)
+            embedder = self._embedder()
+            asked = _Asked(embedder) if embedder is not None else None
+            hits = search(index, query, asked, limit=limit)
             found = tuple(_snippet(hit) for hit in hits)
-            self._remembered[key] = found
+            if asked is None or not asked.late:  # by words alone it would stay when the vector is there
+                self._remembered[key] = found
             if len(self._remembered) > _REMEMBERED:
                 self._remembered.popitem(last=False)
         return [one for one in found if not workspace.ignored(workspace.root / one.path)]
@@ -165,6 +170,24 @@ class RetrievalSource:
         workspace, own = self._place(path)
         if workspace is not None:
             workspace.edited(own, text if text is not None and len(text) <= _OPEN_CHARS_MAX else None)
+
+
+class _Asked:
+    """An embedder, and whether it was `late` with a question's vector."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self.dimensions = embedder.dimensions
+        self.digest = embedder.digest
+        self.late = False
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self._embedder.embed(texts)
+
+    def question(self, text: str) -> NDArray[np.float32] | None:
+        vector = self._embedder.question(text)
+        self.late = vector is None
+        return vector
 
 
 def _question(snapshot: Snapshot, offset: int, own: str) -> Query:

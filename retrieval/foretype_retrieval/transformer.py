@@ -57,8 +57,8 @@ def load_transformer(name: str) -> TransformerEmbedder:
         EmbedderError: not installed, not there, or no such model.
     """
     remedy = "search goes on by words alone; name a folder with a sentence-transformers model, or leave --embedder out"
-    # No request leaves this process, whatever the libraries below would like to look up.
-    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
+    # No request leaves this process, whatever the libraries below would like to look up, and no bar is drawn over our own.
+    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         library = importlib.import_module("sentence_transformers")

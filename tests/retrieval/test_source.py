@@ -60,6 +60,37 @@ def test_no_more_than_asked_for(unchanged: tuple[Path, RetrievalSource]) -> None
     assert len(source.snippets(*at_end(root), limit=1)) == 1 and source.snippets(*at_end(root), limit=0) == ()
 
 
+class Late:
+    """An embedder in a process of its own, whose first answer to each question comes too late."""
+
+    def __init__(self) -> None:
+        self._inner = default_embedder()
+        self.dimensions, self.digest = self._inner.dimensions, self._inner.digest
+        self.embed = self._inner.embed
+        self.asked: list[str] = []
+
+    def question(self, text: str):
+        self.asked.append(text)
+        return self._inner.question(text) if self.asked.count(text) > 1 else None
+
+
+def test_a_place_whose_vector_was_late_has_it_when_it_asks_again(tmp_path: Path) -> None:
+    root, late = write_files(tmp_path / "w"), Late()
+    folder = IndexedFolder(root, tmp_path / "cache", lambda: late)
+    source = RetrievalSource([folder], lambda: late)
+    folder.start()
+    try:
+        assert source.wait(60)
+        # No word of it stands in a file, so that vectors alone find anything.
+        place = at_end(root, text="unknown = ")
+        assert source.snippets(*place, limit=8) == []
+        assert source.snippets(*place, limit=8) != []
+        source.snippets(*place, limit=8)
+        assert len(late.asked) == 2, "what was answered with its vector is remembered"
+    finally:
+        source.close()
+
+
 def test_a_document_outside_every_workspace_has_none(unchanged: tuple[Path, RetrievalSource], tmp_path: Path) -> None:
     assert unchanged[1].snippets(*at_end(tmp_path / "elsewhere"), limit=8) == ()
 

