@@ -37,21 +37,25 @@ def keep(target: Path, need: int, make: Callable[[Path], None], *, patient: bool
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not target.exists():
         with filelock.FileLock(folder / "making.lock", -1 if patient else 0, mode=0o600):
-            if target.exists():
-                return target
-            if shutil.disk_usage(folder).free < need:
-                raise OSError(f"{need / 1e6:,.0f} MB are needed")
-            _clean(folder)
-            making = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
-            try:
-                make(making / target.name)
-                _flush(making / target.name)
-                os.replace(making / target.name, target)
-            finally:
-                shutil.rmtree(making, ignore_errors=True)
+            if not target.exists():  # nor has the one that was waited for made it
+                _make_whole(target, need, make)
     with contextlib.suppress(OSError):
         os.utime(target)
     return target
+
+
+def _make_whole(target: Path, need: int, make: Callable[[Path], None]) -> None:
+    folder = target.parent
+    if shutil.disk_usage(folder).free < need:
+        raise OSError(f"{need / 1e6:,.0f} MB are needed")
+    _clean(folder)
+    making = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
+    try:
+        make(making / target.name)
+        _flush(making / target.name)
+        os.replace(making / target.name, target)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:
@@ -72,8 +76,8 @@ def discard(path: Path) -> None:
 
 def _clean(folder: Path) -> None:
     """Leave room for one more; those that were used last stay, and nothing of a process that ended while it made one."""
-    found = [one for one in folder.iterdir() if one.name != "making.lock"]
-    kept = [one for one in found if not one.name.startswith("making-")]
+    left = list(folder.glob("making-*"))
+    kept = [one for one in folder.iterdir() if one not in left and one.name != "making.lock"]
     kept.sort(key=lambda one: one.stat().st_mtime, reverse=True)
-    for one in (*kept[KEPT_MAX - 1 :], *(one for one in found if one.name.startswith("making-"))):
+    for one in (*kept[KEPT_MAX - 1 :], *left):
         discard(one)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretype_retrieval.merging import Merged
 from foretype_retrieval.segment import FileEntry, IndexSegment, build
-from foretype_retrieval.view import Key, Part, Ranking, View
+from foretype_retrieval.view import Part, Ranking, View
 
 Array = NDArray[Any]
 
@@ -115,11 +115,8 @@ class Index:
         if not entries:
             return
         made = build(entries, self.dimensions)
-        if put_aside is not None:
-            self._parts.append(Part.of(put_aside(made)))
-            return
-        self._parts.append(Part.of(made))
-        if len(self._parts) > MAX_SMALL_SEGMENTS:
+        self._parts.append(Part.of(made if put_aside is None else put_aside(made)))
+        if put_aside is None and len(self._parts) > MAX_SMALL_SEGMENTS:
             self._merge_small()
 
     def _merge_small(self) -> None:
@@ -130,11 +127,6 @@ class Index:
     def merged(self) -> Merged:
         """Everything alive, to be stored. The same arrays as of a fresh index of the same files."""
         return Merged([(part.segment, part.alive_files) for part in self._parts])
-
-    def defining(self, name: str, limit: int = 50) -> list[Key]:
-        """Definitions of exactly this name, in the order of their paths; none of a name with more than `limit`."""
-        view = self.view()
-        return sorted(view.keys(view.definitions([name], limit).chunks))
 
     def holding(self, terms: Collection[str], limit: int) -> list[str]:
         """Paths of at most `limit` files that hold all these terms in one chunk, in their order."""

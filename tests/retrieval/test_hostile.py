@@ -22,7 +22,7 @@ from foretype_retrieval.search import query_of_words, search
 from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.store import FORMAT, load, save
 from foretype_retrieval.vectors import build_faiss
-from retrieval.workspace import FILES, write_files
+from retrieval.workspace import FILES, defining, write_files
 
 
 class Entry:
@@ -108,7 +108,7 @@ def test_a_full_index_is_written_again_only_for_what_it_knows(tmp_path: Path, mo
     write_files(root, {"a.py": "def late(): pass\n", "m050.py": "def renamed(): pass\n"})
     index, report = update_workspace(root, tmp_path / "i", None)
     assert (report.full, report.indexed, len(index)) == (10, 1, 51) and report.saved_bytes
-    assert index.defining("renamed") and not index.defining("f50") and not index.defining("late")
+    assert defining(index, "renamed") and not defining(index, "f50") and not defining(index, "late")
     # Files that are all read again take no room twice.
     for number in range(51):
         (root / f"m{number:03}.py").write_text(f"def again{number}(): pass\n")

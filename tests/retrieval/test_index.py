@@ -9,6 +9,7 @@ from foretype_retrieval.search import Features, candidates, query_at, query_of_w
 from foretype_retrieval.segment import ARRAYS, FileEntry, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from retrieval.workspace import defining
 
 
 class LetterEmbedder:
@@ -218,7 +219,7 @@ def test_a_name_that_everything_has_does_not_drown_the_rest() -> None:
     texts = {f"m{number:03}.py": "class Thing:\n    def start(self):\n        pass\n" for number in range(100)}
     texts["engine.py"] = "def start_engine(fuel):\n    return fuel\n"
     index = Index(build([make_entry(path, text, FileState(1, 1), EMBEDDER) for path, text in texts.items()], 26))
-    assert index.defining("start") == []
+    assert defining(index, "start") == []
     hits = search(index, query_of_words("start engine fuel"), EMBEDDER, limit=3)
     assert hits[0].found.name == "start_engine"
 

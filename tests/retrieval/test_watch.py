@@ -16,7 +16,7 @@ from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import IndexedFolder
 from git_repo import git
-from retrieval.workspace import FILES, write_files
+from retrieval.workspace import FILES, defining, write_files
 from waiting import wait_until
 
 
@@ -31,7 +31,7 @@ def watching(root: Path, cache: Path, embedder: Any = None, **options: Any) -> I
 
 
 def defines(workspace: IndexedFolder, name: str) -> bool:
-    return workspace.index is not None and bool(workspace.index.defining(name))
+    return workspace.index is not None and bool(defining(workspace.index, name))
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_what_was_not_saved_is_never_stored(workspace: IndexedFolder, root: Path
     wait_until(lambda: defines(workspace, "made59"))
     assert defines(workspace, "never_saved")
     stored = open_index(folder_of(tmp_path / "cache", root), default_embedder())
-    assert stored.defining("made59") and not stored.defining("never_saved")
+    assert defining(stored, "made59") and not defining(stored, "never_saved")
 
 
 def test_what_a_scan_leaves_out_is_left_out_open_or_saved_too(root: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -378,10 +379,6 @@ def _converted(
     reference: Callable[[], Tokenizer],
 ) -> _Tiktoken:
     """The same tokenizer in tiktoken, as far as its file tells. Raises TokenizerConversionError where it cannot be the same."""
-    from importlib import import_module
-
-    core: Any = import_module("tiktoken._tiktoken").CoreBPE
-
     pattern = split_pattern(data.pre_tokenizer)
     normalizer = cast("dict[str, Any] | None", data.normalizer)
     if data.model.type != "BPE" or pattern is None or kept:
@@ -392,8 +389,9 @@ def _converted(
     absent = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if any(0x80 <= byte < 0xC0 for byte in absent):
         raise TokenizerConversionError("its vocabulary lacks a byte of most characters")
+    library: Any = import_module("tiktoken._tiktoken")
     return _Tiktoken(
-        core(ranks, {}, pattern),
+        library.CoreBPE(ranks, {}, pattern),
         apart={one: token_bytes[one] for one in set(range(len(token_bytes))).difference(ranks.values())},
         normalise=normalizer is not None,
         lacking=characters_of(absent),

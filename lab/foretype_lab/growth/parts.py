@@ -52,6 +52,7 @@ def lines(number: int) -> dict[str, Any]:
 def tokens(number: int) -> dict[str, Any]:
     """A prompt of so many tokens: from text to ids, and the engine's first token of one that it has not seen."""
     from foretype_backend.engines.embedded.engine import EmbeddedEngine
+    from foretype_backend.engines.port import GenerationParams, GenerationRequest
     from foretype_context.tokens.tokenizer import load_tokenizer
     from foretype_models.artifacts import locate
 
@@ -63,8 +64,6 @@ def tokens(number: int) -> dict[str, Any]:
     encode_ms = min(_cpu_ms(lambda: tokenizer.encode(text)) for _ in range(_TIMES))
 
     async def first_ms() -> float:
-        from foretype_backend.engines.port import GenerationParams, GenerationRequest
-
         engine = EmbeddedEngine.from_config(model=model)
         await engine.start()
         try:
