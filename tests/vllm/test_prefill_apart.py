@@ -25,6 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DOCS = Path(__file__).parents[2] / "docs" / "deploy.md"
 TOKENS = 1000
+HAND_OVERS = 4
 
 
 def documented(kind: str) -> dict[str, Any]:
@@ -83,17 +84,21 @@ def tokens_of(chunks: list[Chunk]) -> list[int]:
 
 
 async def test_what_one_computed_the_other_loads_and_writes_the_same(pool: ReplicaPool) -> None:
-    ids = [random.Random(7).randrange(*IDS) for _ in range(TOKENS)]
-    chunks = await ask(pool, "handed", ids, "one")
+    """Nobody says when a file of blocks is whole: on a machine that others use it may come later than the question, which is then
+    computed. So more than one prompt is handed over; all are answered alike, and one is loaded at least."""
+    loaded = []
+    for seed in range(HAND_OVERS):
+        ids = [random.Random(seed).randrange(*IDS) for _ in range(TOKENS)]
+        chunks = await ask(pool, f"handed-{seed}", ids, "one")
+        loaded.append(max(chunk.cached_tokens or 0 for chunk in chunks))
+        [engine] = pool.in_service()
+        alone = GenerationRequest(f"alone-{seed}", ids, GenerationParams(max_tokens=8), salt="another", origin=Origin())
+        cold = [chunk async for chunk in engine.generate(alone)]
+        assert max(chunk.cached_tokens or 0 for chunk in cold) == 0  # another tenant's salt: it computed all of it
+        assert tokens_of(chunks) == tokens_of(cold)
     found = pool.pool_statistics().apart
-    assert found is not None and (found.handed, found.failed) == (1, 0)
-    cached = max(chunk.cached_tokens or 0 for chunk in chunks)
-    assert cached >= (TOKENS - 1) // BLOCK * BLOCK - BLOCK, cached
-    [engine] = pool.in_service()
-    alone = GenerationRequest("alone", ids, GenerationParams(max_tokens=8), salt="another", origin=Origin())
-    cold = [chunk async for chunk in engine.generate(alone)]
-    assert max(chunk.cached_tokens or 0 for chunk in cold) == 0  # another tenant's salt: it computed all of it
-    assert tokens_of(chunks) == tokens_of(cold)
+    assert found is not None and (found.handed, found.failed) == (HAND_OVERS, 0)
+    assert max(loaded) >= (TOKENS - 1) // BLOCK * BLOCK - BLOCK, loaded
 
 
 async def test_the_documented_hand_overs_are_what_vllm_takes() -> None:

@@ -4,7 +4,7 @@
 
 While SCRIPT exists it holds a JSON list of edits (`text`, `range`, and where they differ from the question's `uri` and `version`;
 `jumpOnly`). Each question gets the first; once the editor has shown it, it is taken off. Without SCRIPT the server itself answers.
-FILE gets what both say, as :mod:`tap` writes it.
+While a file beside it exists whose name ends in .hold, nothing of the server reaches the editor; then it does, in its order. FILE gets what both say, as :mod:`tap` writes it.
 """
 
 import itertools
@@ -60,6 +60,7 @@ class Script:
 
 def main():
     script, file, *command = sys.argv[1:]
+    hold = Path(script).with_suffix(".hold")
     script = Script(Path(script))
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with open(file, "a") as log:
@@ -95,6 +96,8 @@ def main():
         framing = Framing()
         while data := os.read(server.stdout.fileno(), 1 << 16):
             for message in map(json.loads, framing.feed(data)):
+                while hold.exists():
+                    time.sleep(0.01)
                 to_editor(message)
     sys.exit(server.wait())
 

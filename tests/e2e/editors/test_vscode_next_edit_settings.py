@@ -5,6 +5,7 @@ import json
 import pytest
 from e2e.editors.test_vscode import MISSING
 from e2e.editors.test_vscode_next_edit import ASK, FAR, FAR_LINE, SHOWN, Window
+from e2e.lsp_support import INLINE
 
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
@@ -25,7 +26,8 @@ def window(served, tmp_path_factory):
         yield it
 
 
-def test_a_rename_is_shown_once_it_was_followed_at_one_place_by_hand(window):
+def followed(window):
+    """A name was changed, and at one of two more places by hand, with the cursor behind it; the text."""
     text = FAR.replace("    return count\n", "    print(count)\n    return count\n")
     window.open(text)
     window.rename()
@@ -36,10 +38,41 @@ def test_a_rename_is_shown_once_it_was_followed_at_one_place_by_hand(window):
     window.go(FAR_LINE, 11)
     window.press("Control+d")
     window.type("total", delay_ms=20)
-    window.press("ArrowLeft")  # where no inline suggestion is
+    return text
+
+
+def is_drawn_and_taken(window, text):
     window.until(lambda: window.pieces(FAR_LINE + 1) == [("struck", "count"), ("added", "total")], "the edit")
     window.press("Tab")
     window.saves(text.replace("count", "total"))
+
+
+def test_a_rename_is_shown_once_it_was_followed_at_one_place_by_hand(window):
+    text = followed(window)
+    window.press("ArrowLeft")  # where no inline suggestion is
+    is_drawn_and_taken(window, text)
+
+
+def asks(window, method, position, *keys):
+    """Keys, and the question of this place that they bring."""
+    asked = len(window.told(method))
+    window.press(*keys)
+    window.until(
+        lambda: [one["position"] for one in window.told(method)[asked:]][-1:] == [position], f"{method} of {position}"
+    )
+
+
+def test_a_suggestion_that_was_on_its_way_when_the_cursor_moved_gives_way(window):
+    text = followed(window)
+    hold = window.script.with_suffix(".hold")
+    behind, left = ({"line": FAR_LINE - 1, "character": at} for at in (15, 14))
+    hold.touch()
+    try:
+        asks(window, INLINE, behind, "Backspace", "l")
+        asks(window, ASK, left, "ArrowLeft")
+    finally:
+        hold.unlink()
+    is_drawn_and_taken(window, text)
 
 
 def test_it_goes_on_from_cell_to_cell_of_a_notebook(window):

@@ -14,7 +14,9 @@ from foretype_lab.processes import free_ports
 
 EXTENSION = ROOT / "editors" / "vscode" / "foretype.vsix"
 
-SAVED_BY_HAND = {"files.autoSave": "off"}  # in a browser VS Code saves by itself, whenever it has time
+# In a browser VS Code saves by itself, whenever it has time; and a window that is loaded anew while it saves begins with the copy of
+# a moment ago, whose save is refused since the file is newer.
+SAVED_BY_HAND = {"files.autoSave": "off", "files.saveConflictResolution": "overwriteFileOnDisk"}
 _FIRST_MS, _TRIES = 20_000, 6
 _CLEAN_S, _LOST_S = 1.5, 10.0
 
@@ -154,7 +156,10 @@ class VsCode:
             if time.monotonic() > end_s:
                 if pictures := os.environ.get("FORETYPE_SCREENSHOTS"):
                     self.do("screenshot", path=f"{pictures}/vscode-never-{time.time_ns()}.png")
-                raise TimeoutError(f"never: {what}; ghost text {self.ghost()!r}, status {self.do('status')!r}")
+                shown = (
+                    f"ghost text {self.ghost()!r}, status {self.do('status')!r}, messages {self.do('notifications')}"
+                )
+                raise TimeoutError(f"never: {what}; {shown}, unsaved {self.do('dirty')}")
             time.sleep(0.05)
 
     def saved(self):

@@ -279,8 +279,16 @@ export class NextEdits implements vscode.Disposable {
       return;
     }
     const { ghost } = this;
-    if (ghost?.document === document && ghost.version === version && ghost.position.isEqual(editor.selection.active)) {
-      return; // an inline suggestion is on screen; where it goes without a key typed, this is asked again
+    if (ghost?.document === document && ghost.version === version) {
+      if (ghost.position.isEqual(editor.selection.active)) {
+        return; // an inline suggestion is on screen; where it goes without a key typed, this is asked again
+      }
+      // A cursor that moves takes a suggestion away that is drawn; one that was on its way then is drawn all the same
+      // (inlineCompletionsController.ts), and Tab would take it.
+      await vscode.commands.executeCommand('editor.action.inlineSuggest.hide');
+      if (cancelled.isCancellationRequested || editor !== this.editor || document.version !== version) {
+        return;
+      }
     }
     const [id] = item.command.arguments;
     const uri = client.protocol2CodeConverter.asUri(item.textDocument.uri);
