@@ -7,7 +7,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -15,6 +15,8 @@ from foretype_plan.errors import PlanError
 
 _UNGATED: Final = frozenset({"gpt_bigcode", "starcoder2"})
 """Model types whose MLP has two matrices, not three."""
+_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
+"""What families call the number of experts that a router chooses from."""
 _CONFIG_MAX: Final = 1 << 20
 
 
@@ -108,22 +110,52 @@ def model(name: str) -> Model:
 
 def _shape(config: dict[str, Any]) -> Model:
     width, layers, heads = (float(config[key]) for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
-    kv_heads = float(config.get("num_key_value_heads") or heads)
-    head_dim = float(config.get("head_dim") or width / heads)
-    attention = width * head_dim * (2 * heads + 2 * kv_heads)
     matrices = 2 if config.get("model_type") in _UNGATED else 3
-    experts = float(config.get("num_experts") or config.get("num_local_experts") or 0)
+    dense = matrices * width * float(config.get("intermediate_size") or config["moe_intermediate_size"])
+    experts = next((float(config[key]) for key in _EXPERTS if config.get(key)), 0.0)
+    mlp = used = layers * dense
     if experts:
         expert = 3 * width * float(config.get("moe_intermediate_size") or config["intermediate_size"])
-        mlp, used = experts * expert, float(config["num_experts_per_tok"]) * expert
-    else:
-        mlp = used = matrices * width * float(config["intermediate_size"])
+        shared = float(config.get("n_shared_experts") or 0)
+        first = min(layers, float(config.get("first_k_dense_replace") or 0))  # layers that are as without experts
+        mlp = first * dense + (layers - first) * (experts + shared) * expert
+        used = first * dense + (layers - first) * (float(config["num_experts_per_tok"]) + shared) * expert
+    attention = _latent(config, width, heads) if config.get("kv_lora_rank") else _attention(config, width, heads)
     words = float(config["vocab_size"]) * width * (1 if config.get("tie_word_embeddings") else 2)
     return Model(
-        parameters=layers * (attention + mlp) + words,
-        active=layers * (attention + used) + words,
+        parameters=layers * attention.parameters + mlp + words,
+        active=layers * attention.parameters + used + words,
         layers=layers,
         heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
+        kv_heads=attention.kv_heads,
+        head_dim=attention.head_dim,
     )
+
+
+class _Attention(NamedTuple):
+    """Of one layer."""
+
+    parameters: float
+    kv_heads: float
+    head_dim: float
+
+
+def _attention(config: dict[str, Any], width: float, heads: float) -> _Attention:
+    kv_heads = float(config.get("num_key_value_heads") or heads)
+    head_dim = float(config.get("head_dim") or width / heads)
+    return _Attention(width * head_dim * (2 * heads + 2 * kv_heads), kv_heads, head_dim)
+
+
+def _latent(config: dict[str, Any], width: float, heads: float) -> _Attention:
+    """Keys and values of all heads in one compressed vector (DeepSeek-AI, 2024, arXiv 2405.04434, section 2.1).
+
+    `kv_heads` is what a token's vector would be in heads of `head_dim`, which is the mean of the widths of keys and values.
+    """
+    kept, plain, turned, values = (
+        float(config[key]) for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    )
+    asked = float(config.get("q_lora_rank") or 0)
+    question = asked * (width + heads * (plain + turned)) if asked else width * heads * (plain + turned)
+    keys = width * (kept + turned) + kept * heads * (plain + values)
+    head_dim = (plain + turned + values) / 2
+    return _Attention(question + keys + heads * values * width, (kept + turned) / (2 * head_dim), head_dim)

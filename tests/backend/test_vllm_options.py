@@ -104,6 +104,11 @@ def test_a_profile_that_cannot_work_is_refused_before_anything_loads(
         VllmEngine.from_config(model=model, **options)
 
 
+def test_a_cache_of_compressed_vectors_is_as_small_as_it_is(tmp_path: Path) -> None:
+    latent = folder(tmp_path / "latent", kv_lora_rank=512, qk_rope_head_dim=64)
+    assert check_profile(VllmOptions.of(model=latent)).kv_bytes == 8 * (512 + 64) * 2
+
+
 def test_models_and_drafts_are_looked_at(model: Path, tmp_path: Path) -> None:
     def draft(name: str, **changed: Any) -> dict[str, Any]:
         return {"speculation": {"method": "draft_model", "model": str(folder(tmp_path / name, **changed))}}

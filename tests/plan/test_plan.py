@@ -243,6 +243,25 @@ def test_a_shape_is_read_from_a_config(tmp_path, name):
     assert (read_.layers, read_.kv_heads, read_.head_dim) == (known.layers, known.kv_heads, known.head_dim)
 
 
+DEEPSEEK_V3 = {"hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128, "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280, "tie_word_embeddings": False, "model_type": "deepseek_v3"}  # fmt: skip
+DEEPSEEK_CODER_V2_LITE = DEEPSEEK_V3 | {"hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16, "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "q_lora_rank": None, "vocab_size": 102400, "model_type": "deepseek_v2"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters", "active"),
+    [
+        (DEEPSEEK_CODER_V2_LITE, 15.7e9, 2.66e9),
+        (DEEPSEEK_V3, 671e9, 37.6e9),
+    ],  # as their authors state them, head included
+)
+def test_routed_experts_and_latent_attention_are_read(tmp_path, config, parameters, active):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = model(str(tmp_path))
+    assert found.parameters == pytest.approx(parameters, rel=0.02)
+    assert found.active == pytest.approx(active, rel=0.05)
+    assert kv_bytes_per_token(found.layers, found.kv_heads, found.head_dim, 16) == pytest.approx(found.layers * 576 * 2)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", '{"hidden_size": "wide"}', '{"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 0}'],

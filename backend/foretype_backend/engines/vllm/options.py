@@ -6,6 +6,7 @@ A profile that cannot work is refused in a sentence, before minutes are spent on
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -157,12 +158,8 @@ def read_shape(folder: Path, field: str = "model") -> ModelShape:
     config = folder / "config.json"
     try:
         data: Any = json.loads(config.read_text("utf-8"))
-        heads = int(data["num_attention_heads"])
-        width = int(data.get("head_dim") or int(data["hidden_size"]) // heads)
-        layers, kv_heads = int(data["num_hidden_layers"]), int(data.get("num_key_value_heads") or heads)
-        shape = ModelShape(
-            int(data["vocab_size"]), int(data["max_position_embeddings"]), 2 * layers * kv_heads * width * 2
-        )
+        kept = int(data["num_hidden_layers"]) * _kept_values(data)
+        shape = ModelShape(int(data["vocab_size"]), int(data["max_position_embeddings"]), 2 * kept)
     except OSError as error:
         raise ValueError(
             f"{field}: {config} cannot be read ({error.strerror}); name a folder with config.json and safetensors. "
@@ -173,6 +170,15 @@ def read_shape(folder: Path, field: str = "model") -> ModelShape:
     if not any(folder.glob("*.safetensors")):
         raise ValueError(f"{field}: {folder} holds no safetensors file")
     return shape
+
+
+def _kept_values(data: Mapping[str, Any]) -> int:
+    """What a layer keeps of a token: keys and values of each head, or one compressed vector of all (DeepSeek's latent attention)."""
+    if data.get("kv_lora_rank"):
+        return int(data["kv_lora_rank"]) + int(data["qk_rope_head_dim"])
+    heads = int(data["num_attention_heads"])
+    width = int(data.get("head_dim") or int(data["hidden_size"]) // heads)
+    return 2 * int(data.get("num_key_value_heads") or heads) * width
 
 
 def check_profile(options: VllmOptions) -> ModelShape:
