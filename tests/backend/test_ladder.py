@@ -9,6 +9,7 @@ from foretype_backend.admission.degradation import FREE_TIER, RUNGS, Ladder, pro
 from foretype_backend.admission.outcomes import SHED
 from foretype_backend.admission.pressure import Pressure
 from foretype_backend.identity.directory import Tier
+from foretype_context.edit_models.question import EditWindow
 from foretype_context.prompt.profile import Service
 from foretype_lsp.status import State, StatusMachine
 from foretype_wire.messages import Profile, RequestClass
@@ -208,6 +209,11 @@ def test_every_rung_asks_for_less() -> None:
     assert [one.context_tokens for one in budgets] == [700, 0, 0, 0]
     assert [one.prompt_tokens for one in budgets] == [2000, 2000, 1000, 1000]
     assert profile_at(full, Service.FULL) == full
+    edits = msgspec.structs.replace(full, next_edit=EditWindow(around_lines=5, edits=3, related=True))
+    windows = [profile_at(edits, rung).next_edit for rung in RUNGS]
+    asked = [one and (one.around_lines, one.edits, one.related) for one in windows]
+    assert asked == [(5, 3, True), (5, 3, False), (2, 2, False), None]
+    assert all(one is None or type(one.around_lines) is int for one in windows)
 
 
 def test_a_rung_of_another_version_is_read_as_the_lowest() -> None:

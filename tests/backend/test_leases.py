@@ -182,6 +182,23 @@ def test_what_was_spent_before_a_budget_was_leased_is_owed() -> None:
     assert ledger.level <= 100
 
 
+def test_what_would_go_back_stays_while_the_ledger_is_away() -> None:
+    gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=200))
+    gateway.leases.away([LeaseRequest(NAME, 100, 200, -5.0, 0.0)], 1.0)
+    assert gateway.leases.statistics(1.0).owed_tokens == 0
+
+
+def test_a_round_with_nothing_to_ask_says_nothing_against_the_ledger() -> None:
+    gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=200))
+    gateway.renew(Ledger(Budget(tokens_per_s=100, burst_tokens=200)), 0.1)
+    denied = gateway.budgets.reserve([NAME], 150, 0.2)
+    assert isinstance(denied, Denied) and gateway.leases.may_have(denied)
+    gateway.renew(None, 0.3)
+    assert not gateway.leases.may_have(denied)
+    gateway.leases.idle(0.4)
+    assert gateway.leases.may_have(denied)
+
+
 @pytest.mark.parametrize(("lacks", "asked"), [(0.5, False), (-0.5, False), (1.0, True), (1.5, True), (-1.0, True)])
 def test_the_ledger_is_not_asked_for_less_than_a_token(lacks: float, asked: bool) -> None:
     gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=100))
@@ -287,6 +304,9 @@ async def test_how_long_the_ledger_has_been_away_is_told_while_it_is() -> None:
     with redis_server() as server:
         redis = RedisLeases(server.url, leases, slice_s=1.0, clock=lambda: now)
         async with closing(redis):
+            now = 101.0
+            assert redis.away_s() == 0.0  # nothing was asked yet
+            now = 100.0
             assert await redis.renew()
             assert redis.away_s() == 0.0
             server.kill()

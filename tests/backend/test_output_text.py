@@ -45,6 +45,9 @@ def test_what_repeats_the_typed_text_was_no_choice_and_what_ends_the_text_is_one
     own = len(TOKENIZER.encode("rn x"))
     assert sum(delta.logprob for delta in deltas if delta is not None) == pytest.approx(-3.0 * own)
     assert output.ending == TextDelta("", -0.25, 1)
+    given = OutputText(TOKENIZER, Stop(repeats="retu"))
+    given.given("retu")
+    assert (delta := given.feed(Chunk(token_ids=ids[-1:], logprobs=(-3.0,)))) and delta.logprob == -3.0
 
 
 def test_tokens_after_a_stop_inside_a_chunk_are_generated_but_not_delivered() -> None:
@@ -60,9 +63,9 @@ def test_tokens_after_a_stop_inside_a_chunk_are_generated_but_not_delivered() ->
 
 def test_an_engine_of_text_is_counted_with_the_tokenizer() -> None:
     output = OutputText(TOKENIZER, Stop(strings=["STOP"]))
-    parts = [output.feed(Chunk(text="return ")), output.feed(Chunk(text="xSTOPy"))]
+    parts = [output.feed(Chunk(text=text)) for text in ("return ", "", "xSTOPy")]
     assert "".join(delta.text for delta in parts if delta is not None) == "return x"
-    assert output.generated_tokens > 0
+    assert output.generated_tokens == TOKENIZER.count("return ") + TOKENIZER.count("xSTOPy")
 
 
 @pytest.mark.parametrize("bad", [-1, 10**6])
@@ -72,18 +75,19 @@ def test_ids_outside_the_vocabulary_are_a_lost_engine(bad: int) -> None:
 
 
 def test_logprobs_that_are_no_numbers_do_not_poison_the_sum() -> None:
-    ids = TOKENIZER.encode("a b c")
-    output = OutputText(TOKENIZER, Stop())
-    delta = output.feed(Chunk(token_ids=tuple(ids), logprobs=(math.nan, -math.inf, -1.0)[: len(ids)]))
+    ids = TOKENIZER.encode("a b c")[:3]
+    delta = OutputText(TOKENIZER, Stop()).feed(Chunk(token_ids=tuple(ids), logprobs=(math.nan, -math.inf, -1.0)))
     assert delta is not None
-    assert math.isfinite(delta.logprob)
+    assert delta.logprob == -101.0
 
 
 def test_a_first_line_has_its_own_limit_until_it_has_opened_a_block() -> None:
     stop = Stop(max_lines=1, opened=Opened(endings=[":"], max_lines=3, max_tokens=100, min_indent=1))
     long = OutputText(TOKENIZER, stop, first_line_tokens=4)
-    long.feed(Chunk(token_ids=tuple(TOKENIZER.encode("one two three four five six seven"))))
-    assert long.too_long
+    long.feed(Chunk(token_ids=tuple(TOKENIZER.encode("one two three four five six seven")[:3])))
+    assert not long.too_long
+    long.feed(Chunk(token_ids=tuple(TOKENIZER.encode("four")[:1])))
+    assert (long.generated_tokens, long.too_long) == (4, True)
     block = OutputText(TOKENIZER, stop, first_line_tokens=4)
     block.feed(Chunk(token_ids=tuple(TOKENIZER.encode("x:\n  one two three four five six"))))
     assert (block.generated_tokens > 4, block.too_long, block.stopped) == (True, False, False)
@@ -116,9 +120,25 @@ def test_the_chance_counts_anew_on_each_line() -> None:
     assert (delta.text, output.unlikely) == ("one\ntwo\nthree\n", False)
 
 
+def test_a_line_that_is_as_likely_as_asked_for_goes_on() -> None:
+    output = OutputText(TOKENIZER, Stop(least_chance=0.1))
+    assert output.feed(Chunk(text="one", logprobs=(math.log(0.1),))) is not None
+    assert (output.unlikely, output.ended) == (False, False)
+
+
 @pytest.mark.parametrize("text", ["one two", "one two\n"])
 def test_an_engine_of_text_tells_how_likely_it_is_too(text: str) -> None:
     output = OutputText(TOKENIZER, Stop(strings=["STOP"], least_chance=0.1))
     kept = output.feed(Chunk(text=text, logprobs=(-2.0,)))
     assert kept is not None
     assert (output.feed(Chunk(text=" more", logprobs=(-1.0,))) is None) == (output.unlikely) == (text == "one two")
+
+
+def test_what_rounding_makes_likelier_than_certain_makes_up_for_nothing() -> None:
+    first, second, third = TOKENIZER.encode("one two three")[:3]
+    told = [Chunk(text="one", logprobs=(0.5,)), Chunk(text=" two", logprobs=(-2.4,))]
+    for chunks in (told, [Chunk(token_ids=(first, second, third), logprobs=(0.5, -2.4, 0.0))]):
+        output = OutputText(TOKENIZER, Stop(least_chance=0.1))
+        for chunk in chunks:
+            output.feed(chunk)
+        assert output.unlikely

@@ -48,6 +48,11 @@ def test_extended_keys_equal_fresh_ones(known: list[int], ids: list[int], shared
     assert keys == block_keys(ids, BLOCK, salt=salt)
 
 
+def test_salts_are_those_of_the_version_before() -> None:
+    """Another one would empty every cache of a fleet while it is brought up to date."""
+    assert cache_salt(SECRET, Namespace("acme", "repository", 3)) == "Sc8p38mipgmnZYMFVc2rRrTbvRCC9b7dnVg0l5AICf0"
+
+
 def test_a_maker_never_mixes_documents_or_salts() -> None:
     maker = ChainMaker(BLOCK, documents_max=2)
     for document in ("a", "b", "c", "a"):

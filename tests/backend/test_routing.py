@@ -192,8 +192,13 @@ def test_memory_counts_what_was_sent_since_it_was_told_and_frees_what_ended() ->
     assert ours.can_admit(2_000) and not ours.can_admit(2_001)
     ours.begin(choice, 2_500, 0.0, max_tokens=1_000)
     assert ours.any_full
-    for _ in range(2):
-        ours.end(choice, 2_500, max_tokens=1_000)
+    cached = choice._replace(cached_tokens=2_500)
+    ours.begin(cached, 2_500, 0.0)
+    ours.end(cached, 2_500)
+    assert not ours.can_admit(0)
+    ours.end(choice, 2_500, max_tokens=1_000)
+    assert ours.can_admit(2_000) and not ours.can_admit(2_001)
+    ours.end(choice, 2_500, max_tokens=1_000)
     assert ours.can_admit(5_000) and not ours.any_full
     ours.set_replicas(["a", "b"])
     assert ours.can_admit(10**9)  # of a new one nothing is known yet

@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
-from foretype_wire.segment_cache import SegmentCache
+from foretype_wire.segment_cache import CAPACITY_ENTRIES, SegmentCache
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +27,12 @@ def transfer(sender: SegmentCache, receiver: SegmentCache, message: list[tuple[K
 
 DIGESTS = st.lists(st.sampled_from([digest_of(text) for text in ("a", "bb", "ccc", "y" * 13, "héé")]), max_size=4)
 CALLS = st.lists(st.tuples(SEGMENTS, DIGESTS, st.integers(0, 2)), max_size=12)
+
+
+def test_both_ends_hold_as_much_as_the_protocol_says() -> None:
+    said = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+    assert f"an LRU of {SegmentCache().capacity_bytes / 2**20:g} MiB (UTF-8 bytes of texts)" in said
+    assert f"in bytes and in {CAPACITY_ENTRIES:,} texts" in said
 
 
 @given(CALLS)

@@ -59,6 +59,13 @@ def test_coming_back_to_a_grown_hole_appends_again() -> None:
     assert ids_of(one, back) == ids_of(one, before)
 
 
+def test_a_small_prompt_holds_text_in_the_place_of_a_middle_that_may_grow() -> None:
+    for layout in ("psm_classic", "spm"):
+        one, document = assembler(layout, prompt_tokens=100, suffix_tokens=10, context_tokens=0), opened()
+        plan, _ = one.plan(PlanState.empty(), document.snapshot(), SOURCE.index("value * 20"), now=0.0)
+        assert plan.prompt_tokens > 60, layout
+
+
 def test_a_suffix_that_changed_meanwhile_is_shown_as_it_is_now() -> None:
     one, document = assembler(), opened()
     _, state, at = grown(one, document, SOURCE.index("\n\n\ndef function_10"), "\n    one = 1")

@@ -23,8 +23,7 @@ from typing import Final
 
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
 
-DEFAULT_CAPACITY_BYTES: Final = 1 << 20
-"""Equal to `wire.SEGMENT_CACHE_BYTES` (a test says so); both ends of version 1 must use it."""
+from foretype_wire.messages import SEGMENT_CACHE_BYTES
 
 CAPACITY_ENTRIES: Final = 4096
 """Texts of one cache. An end that bounds bytes alone is asked with `need` for what has left the other."""
@@ -33,7 +32,7 @@ CAPACITY_ENTRIES: Final = 4096
 class SegmentCache:
     """LRU of segment texts by BLAKE2b-128 digest, bounded in UTF-8 bytes. One per connection and end; not thread-safe."""
 
-    def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
+    def __init__(self, capacity_bytes: int = SEGMENT_CACHE_BYTES) -> None:
         if capacity_bytes < 0:
             raise ValueError(f"capacity_bytes must not be negative, got {capacity_bytes}")
         self.capacity_bytes = capacity_bytes
