@@ -80,6 +80,7 @@ async def test_an_effect_that_exists_is_found(kind: str, tmp_path: Path, request
     )
     assert found["verdict"] == "treatment_better", found
     assert 0 < found["low"] < found["effect"] < found["high"]
+    assert found["n"]["unmeasured"] < found["n"]["rows"] // 2
     assert found["n"]["users"] == DEVELOPERS and found["n"]["units"] == DEVELOPERS * HOURS // 2
     assert found["srm"]["counts"] == [DEVELOPERS * HOURS // 2] * 2
     for arm in ("control", "treatment"):

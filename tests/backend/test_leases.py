@@ -317,6 +317,18 @@ async def test_how_long_the_ledger_has_been_away_is_told_while_it_is() -> None:
             assert redis.away_s() == 7.0
 
 
+async def test_who_has_nothing_to_ask_has_no_ledger_that_is_away_and_asks_for_no_more() -> None:
+    now = 0.0
+    leases = RedisLeases(
+        "redis://127.0.0.1:9", Leases(Budgets({}), slice_s=1.0, now=now), slice_s=1.0, clock=lambda: now
+    )
+    async with closing(leases):
+        assert await leases.renew()
+        now = 7.0
+        assert leases.away_s() == 0.0
+        assert not await leases.more(Denied(NAME, 1.0))
+
+
 async def test_leases_are_renewed_every_half_slice_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is leased, so nothing is asked: that is no failure."""
     redis = RedisLeases("redis://127.0.0.1:9", Leases(Budgets(), slice_s=3.0, now=0.0), slice_s=3.0, clock=lambda: 0.0)

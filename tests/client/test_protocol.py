@@ -3,6 +3,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 from client.wire_server import resolved
+from foretype_context.edit_models.question import EditQuestion
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source, digest_of
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
 from foretype_wire.codec import Codec, scrub
@@ -25,6 +26,7 @@ from foretype_wire.messages import (
     Goaway,
     Hello,
     Need,
+    NextEdit,
     Profile,
     Stop,
     Workspace,
@@ -147,6 +149,10 @@ class TestComplete:
         protocol.complete(call("1", "x", version=1 << 70))
         assert [type(event) for event in protocol.events_received()] == [Failed]
 
+        question = EditQuestion(window="x", cursor=1)
+        protocol.complete(NextEdit(id="2", question=question, version=1 << 70))
+        assert [(event.id, event.error.field) for event in protocol.events_received()] == [("2", "question")]
+
     def test_a_running_id_cannot_be_used_again(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         with pytest.raises(ValueError, match="running"):
@@ -189,6 +195,11 @@ class TestNeed:
         events = receive(protocol, Need(id="1", digests=[b"x" * 16]), Need(id="1", digests=[b"x" * 16]))
         assert [type(event) for event in events] == [Failed]
         assert [type(message) for message in sent(protocol)] == [Complete, Complete, Cancel]
+
+    def test_a_question_for_an_edit_has_no_digests_to_need(self, protocol: ClientProtocol) -> None:
+        protocol.complete(NextEdit(id="1", question=EditQuestion(window="x", cursor=1)))
+        assert [type(event) for event in receive(protocol, Need(id="1", digests=[b"x" * 16]))] == [Failed]
+        assert [type(message) for message in sent(protocol)] == [NextEdit, Cancel]
 
     def test_a_cancelled_call_is_not_sent_again(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "a"))
@@ -343,6 +354,7 @@ class TestNotes:
     def test_the_status_line(self, protocol: ClientProtocol) -> None:
         protocol.complete(call("1", "x"))
         assert repr(protocol) == "<ClientProtocol: open, 1 running, 0 bad frames>"
+        assert protocol.statistics()[:2] == (1, 1)
 
 
 @given(st.text(st.characters(categories=None)))

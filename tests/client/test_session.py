@@ -104,7 +104,7 @@ async def test_counters_go_on_over_connections() -> None:
         await server.peers[0].connection.close()
         await server.wait_for(Hello, 2)
         await until(lambda: session.connected)
-        for id in ("2", "3", "4"):
+        for id in ("2", "3", "4", "6"):
             await read(session.complete(call(id, "stable")))
         server.peers[1].cache.clear()
         await read(session.complete(call("5", "stable")))
@@ -113,7 +113,7 @@ async def test_counters_go_on_over_connections() -> None:
         await server.peers[1].connection.close()
         await server.wait_for(Hello, 3)
     # Sent anew as text after a `need`, a call is still one call.
-    assert counts() == (5, 3, 3, 1, 1)
+    assert counts() == (6, 3, 4, 1, 1)
     assert session.statistics().connections == 3
 
 
@@ -500,8 +500,25 @@ async def test_the_back_off_grows_until_a_gateway_takes_us_in() -> None:
     assert waits == [1.0, 2.0, 4.0, 8.0, 1.0, 2.0, 4.0]
 
 
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+
+
+async def test_another_machine_is_reached_through_the_proxy_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.put_nowait(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
+        for name in PROXY_VARIABLES:
+            monkeypatch.setenv(name, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with started("ws://gateway.example:7878/v1/stream"):
+            assert await asked.get() == b"CONNECT gateway.example:7878 HTTP/1.1\r\n"
+
+
 async def test_loopback_never_goes_through_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+    for name in PROXY_VARIABLES:
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
         assert await session.tokenizer_json()
@@ -520,7 +537,10 @@ def test_a_refusal_says_what_was_refused(code: int, told: str) -> None:
         raise ConnectionClosedError(Close(code, ""), None)
 
 
-async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_question() -> None:
+async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foretype_client.session.session._SILENT_S", 0.2)
     states: list[bool] = []
     async with (
         WireServer() as server,
@@ -529,6 +549,7 @@ async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_qu
     ):
         await session.ready(60)
         await read(session.complete(call("1", "a = 1\n")))
+        await asyncio.sleep(0.6)  # it was listened to, and answered
         router.forget()
         with pytest.raises(GatewayGoneError):
             await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))

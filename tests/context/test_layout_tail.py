@@ -73,8 +73,7 @@ def test_a_family_that_has_not_learned_it_gets_the_rest_of_the_line_alone(gramma
     typist = Typist(assembler(grammar_id=grammar_id), SOURCE[:HOLE] + "\n" + SOURCE[HOLE:], HOLE)
     typist.type("call(", ")")
     after = typist.type("\n    ", "\n")
-    if typist.one.grammar.tail:
-        assert not text_of(after, Kind.TAIL)
+    assert text_of(after, Kind.TAIL) == ("" if typist.one.grammar.tail else "\n")
     assert text_of(after, Kind.TAIL) + text_of(after, Kind.SUFFIX) in typist.document.text
     assert "\n)\n" in typist.document.text and "\n)\n"[1:] in text_of(after, Kind.SUFFIX) + text_of(after, Kind.TAIL)
 

@@ -157,6 +157,16 @@ def test_what_users_did_before_narrows_a_comparison_between_them() -> None:
     adjusted = analyse(earlier + trial, AbOptions(design=Design.BETWEEN))
     assert plain["verdict"] == "none" and adjusted["verdict"] == "treatment_better"
     assert adjusted["variance_reduction"] > 0.9
+    alike = [replace(row, opportunities=1000, chars_retained=500) for row in earlier]
+    for before in ([], alike):
+        assert analyse(before + trial, AbOptions(design=Design.BETWEEN))["variance_reduction"] == 0.0
+
+
+def test_a_day_on_which_a_user_had_both_variants_belongs_to_neither() -> None:
+    trial = rows(lift=0.3)
+    first, other = trial[0], {"control": "treatment", "treatment": "control"}
+    mixed = analyse([*trial, replace(first, variant=other[first.variant], chars_retained=10**6)], AbOptions())
+    assert mixed["difference"] == analyse(trial[1:], AbOptions())["difference"]
 
 
 def lose_days(found: list[UserDay]) -> list[UserDay]:

@@ -184,6 +184,10 @@ def test_a_noisy_developer_errs_both_ways() -> None:
     wrong = [decide(Rule.NOISY, "return y", "return x", rng, false_accept=0.5) for _ in range(400)]
     assert 120 < sum(taken is None for taken in right) < 280
     assert 120 < sum(taken is not None and taken.wrong for taken in wrong) < 280
+    assert decide(Rule.NOISY, "return y \nmore", "return x", rng, false_accept=1.0) == Accepted(8, wrong=True)
+    assert decide(Rule.LINE, "return x", "return x\nmore\n", rng) == Accepted(8)
+    usual = [decide(Rule.NOISY, "return x", "return x", rng) for _ in range(400)]
+    assert 40 < sum(taken is None for taken in usual) < 120
 
 
 @pytest.mark.parametrize(("suggestion", "rates"), [("return x", {"miss": 0.0}), ("return y", {"false_accept": 0.0})])

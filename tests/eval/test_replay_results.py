@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from eval.replay_rows import commit_row
 from foretype_eval.replay.developer import Tally
@@ -26,6 +27,9 @@ def test_a_summary_gives_ratios_of_sums_with_intervals_over_commits() -> None:
     assert intervals(found)["ksr"] == [round(1 - 70 / 97, 6), round(1 - 60 / 97, 6)]
     assert (found["commits"], found["keys_with"], found["opportunities"], found["cpo"]) == (3, 200, 270, 0.0)
     assert (found["late_rate"], intervals(found)["late_rate"]) == (None, None), "nothing was answered"
+    shown = ({"network": 2}, {"network": 1, "cache": 4})
+    both = summary([msgspec.structs.replace(row(n, 60), by_source=of) for n, of in enumerate(shown)])
+    assert both["shown_by_source"] == {"cache": 4, "network": 3}
     nothing = summary([row(1, 0, keys_without=0)])
     assert (nothing["ksr"], intervals(nothing)["ksr"]) == (None, None)
 
@@ -48,6 +52,9 @@ def test_a_paired_interval_is_that_of_the_difference_of_ratios() -> None:
         "no interval, instead of one without a width"
     )
     assert paired_ratio(first, second, "late", "answered") is None
+    # None of three in seven is drawn in 2.0 % of all draws: less than is left out.
+    late = [[row(n, 60, answered=1, late=int(n < some)) for n in range(7)] for some in (3, 0)]
+    assert (drawn := paired_ratio(*late, "late", "answered")) and drawn[:2] == pytest.approx((3 / 7, 1 / 7))
     with pytest.raises(ValueError, match="the same commits"):
         paired_ratio(first, second[1:], "keys_with", "keys_without")
 
