@@ -2,6 +2,7 @@
 
 import asyncio
 
+from backend.world import until
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import LinePlanner
 from foretype_client.policy.trigger import Trigger
@@ -15,8 +16,7 @@ async def test_an_answer_is_shown_whole_unless_a_newer_question_came() -> None:
     flow = StrictFlow(gateway, lambda profile: planner, debounce_s=0.001, local=None)
     snapshot = Document("file:///a.py", "x = ", language="python").snapshot()
     older = asyncio.create_task(flow.suggest(snapshot, 4, trigger=Trigger.AUTOMATIC))
-    while not gateway.calls:
-        await asyncio.sleep(0.001)
+    await until(lambda: gateway.calls)
     newer = await flow.suggest(snapshot, 4, trigger=Trigger.AUTOMATIC)
     assert newer is not None and newer.text == "123"
     gateway.streams[0].stop()
