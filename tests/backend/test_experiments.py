@@ -1,6 +1,7 @@
 """Live experiments where something is wrong: overlaps, clients and gateways that cannot follow, a store that is away, two at once."""
 
 import asyncio
+import datetime
 import json
 import logging
 from collections.abc import Sequence
@@ -17,9 +18,10 @@ from foretype_backend.errors import EntryError, StoreError, VariantError
 from foretype_backend.experiments.assign import Arm, LeftOut, Person
 from foretype_backend.experiments.commands import app
 from foretype_backend.experiments.experiment import Experiment, State, arm_of
-from foretype_backend.experiments.judge import ALONE_MS, followed_by
+from foretype_backend.experiments.judge import ALONE_MS, followed_by, report
 from foretype_backend.experiments.live import LEASE_MS, LOOK_MS, SAY_MS, LiveExperiments
 from foretype_backend.experiments.results import rows_of
+from foretype_backend.experiments.rows import UserDay
 from foretype_backend.experiments.store import ExperimentStore
 from foretype_backend.experiments.variants import Knobs, applied, parse_knobs, settings
 from foretype_backend.identity.store import IdentityStore
@@ -115,6 +117,16 @@ def test_two_gateways_and_two_editors_of_one_developer_see_the_same_and_a_client
     assert arms == {"control", "treatment"}
     assert arm_of([one], Person("other", "", "u1"), everything, NOW_MS) is None
     assert arm_of([one], Person("acme", "", ""), everything, NOW_MS) == LeftOut("a", ("user",))
+
+
+def test_what_was_not_measured_yet_is_counted_beside_the_rows() -> None:
+    done: dict[str, Any] = {"day": datetime.date(2026, 3, 2), "opportunities": 9, "displays": 9, "accepts": 1}
+    rows = [
+        UserDay(user=f"u{number}", variant=variant, chars_accepted=5, chars_retained=kept, block=number, **done)
+        for number, (variant, kept) in enumerate([("control", 5), ("treatment", None), ("treatment", 5)])
+    ]
+    found = report(Experiment("a", "acme", "", spec(treatment=FAST), State.RUNNING), rows, {}, NOW_MS)
+    assert (found["n"]["unmeasured"], found["n"]["rows"]) == (1, 3)
 
 
 async def test_an_experiment_that_overlaps_another_does_not_start_and_one_beside_it_does(tmp_path: Path) -> None:

@@ -209,10 +209,10 @@ def test_every_rung_asks_for_less() -> None:
     assert [one.context_tokens for one in budgets] == [700, 0, 0, 0]
     assert [one.prompt_tokens for one in budgets] == [2000, 2000, 1000, 1000]
     assert profile_at(full, Service.FULL) == full
-    edits = msgspec.structs.replace(full, next_edit=EditWindow(around_lines=5, edits=3, related=True))
+    edits = msgspec.structs.replace(full, next_edit=EditWindow(around_lines=5, edits=4, related=True))
     windows = [profile_at(edits, rung).next_edit for rung in RUNGS]
     asked = [one and (one.around_lines, one.edits, one.related) for one in windows]
-    assert asked == [(5, 3, True), (5, 3, False), (2, 2, False), None]
+    assert asked == [(5, 4, True), (5, 4, False), (2, 2, False), None]
     assert all(one is None or type(one.around_lines) is int for one in windows)
 
 

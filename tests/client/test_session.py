@@ -537,6 +537,24 @@ def test_a_refusal_says_what_was_refused(code: int, told: str) -> None:
         raise ConnectionClosedError(Close(code, ""), None)
 
 
+async def test_a_connection_that_ends_while_it_is_asked_whether_it_lives_is_given_up_by_nobody_else() -> None:
+    async with WireServer() as server, Way(server).open() as router, started(router.url) as session:
+        await session.ready(60)
+        router.forget()
+        asked = asyncio.create_task(session.ping(60))
+        await asyncio.sleep(0.1)
+        session.abandon("another network")
+        assert await asked
+
+
+def test_the_first_try_again_waits_a_quarter_of_a_second_at_most() -> None:
+    class Highest(random.Random):
+        def uniform(self, a: float, b: float) -> float:
+            return b
+
+    assert [Backoff().delay_s(attempt, Highest()) for attempt in (0, 1, 9)] == [0.25, 0.5, 15.0]
+
+
 async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -551,8 +569,9 @@ async def test_a_connection_that_died_without_a_word_is_given_up_soon_after_a_qu
         await read(session.complete(call("1", "a = 1\n")))
         await asyncio.sleep(0.6)  # it was listened to, and answered
         router.forget()
-        with pytest.raises(GatewayGoneError):
-            await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))
+        async with asyncio.timeout(30):  # the library's own pings take 40 s
+            with pytest.raises(GatewayGoneError):
+                await read(session.complete(call("2", "a = 1\n", deadline_ms=60_000)))
         await until(lambda: session.connected)
         text, _ = await read(session.complete(call("3", "a = 1\n")))
         assert text == "return a + b" and router.connections == 2

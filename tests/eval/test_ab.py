@@ -158,8 +158,9 @@ def test_what_users_did_before_narrows_a_comparison_between_them() -> None:
     assert plain["verdict"] == "none" and adjusted["verdict"] == "treatment_better"
     assert adjusted["variance_reduction"] > 0.9
     alike = [replace(row, opportunities=1000, chars_retained=500) for row in earlier]
-    for before in ([], alike):
-        assert analyse(before + trial, AbOptions(design=Design.BETWEEN))["variance_reduction"] == 0.0
+    same = [replace(row, opportunities=1000, chars_retained=500) for row in trial]
+    for found in (trial, alike + trial, earlier + same):
+        assert analyse(found, AbOptions(design=Design.BETWEEN))["variance_reduction"] == 0.0
 
 
 def test_a_day_on_which_a_user_had_both_variants_belongs_to_neither() -> None:

@@ -52,9 +52,9 @@ def test_a_paired_interval_is_that_of_the_difference_of_ratios() -> None:
         "no interval, instead of one without a width"
     )
     assert paired_ratio(first, second, "late", "answered") is None
-    # None of three in seven is drawn in 2.0 % of all draws: less than is left out.
-    late = [[row(n, 60, answered=1, late=int(n < some)) for n in range(7)] for some in (3, 0)]
-    assert (drawn := paired_ratio(*late, "late", "answered")) and drawn[:2] == pytest.approx((3 / 7, 1 / 7))
+    # None of three in nine is drawn in 2.3 % of all draws: less than is left out.
+    late = [[row(n, 60, answered=1, late=int(n < some)) for n in range(9)] for some in (3, 0)]
+    assert (drawn := paired_ratio(*late, "late", "answered")) and drawn[:2] == pytest.approx((3 / 9, 1 / 9))
     with pytest.raises(ValueError, match="the same commits"):
         paired_ratio(first, second[1:], "keys_with", "keys_without")
 
