@@ -277,13 +277,20 @@ class _SqliteConnection(sqlite3.Connection):
         return made
 
     def close(self) -> None:
-        for cursor in list(self._cursors):
+        """Also twice: a close that was cancelled goes on while its thread is stopped, which closes too. No cursor can be closed after it."""
+        cursors, self._cursors = list(self._cursors), WeakSet[sqlite3.Cursor]()
+        for cursor in cursors:
             cursor.close()
         super().close()
 
 
 def _engine(url: URL) -> AsyncEngine:
-    engine = create_async_engine(url, **_options(url))
+    options = _options(url)
+    if url.drivername == _DRIVERS["sqlite"]:
+        from foretype_backend.sqlite_thread import StoppedOnce  # with its driver, for stores in files alone
+
+        options["connect_args"]["async_creator_fn"] = StoppedOnce
+    engine = create_async_engine(url, **options)
     _hooked(engine.sync_engine)
     return engine
 
