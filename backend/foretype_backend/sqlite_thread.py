@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from typing import Any
+from typing import Any, cast
 
 import aiosqlite
 
@@ -28,5 +28,4 @@ class StoppedOnce(aiosqlite.Connection):
         if self._stopped:
             return None
         self._stopped = True
-        stopping: asyncio.Future[Any] | None = super().stop()  # pyright: ignore[reportUnknownMemberType]
-        return stopping
+        return cast("asyncio.Future[Any] | None", super().stop())  # pyright: ignore[reportUnknownMemberType]
