@@ -13,7 +13,7 @@ _ITERATED_ROWS = 64
 
 
 class StoppedOnce(aiosqlite.Connection):
-    """A connection whose second stop is nothing that anybody waits for.
+    """A connection whose second stop is its first one.
 
     SQLAlchemy closes the connection of a question that was cancelled, and where that is cancelled too, stops its thread. The close, which
     goes on, then waits for a stop of its own, from a thread that has ended: for ever, and so does the end of the event loop.
@@ -23,9 +23,11 @@ class StoppedOnce(aiosqlite.Connection):
         super().__init__(lambda: sqlite3.connect(*place, **options), _ITERATED_ROWS)
         self._thread.daemon = True  # as SQLAlchemy has it of connections that it makes itself
         self._stopped = False
+        self._stopping: asyncio.Future[Any] | None = None
 
     def stop(self) -> asyncio.Future[Any] | None:
-        if self._stopped:
-            return None
-        self._stopped = True
-        return cast("asyncio.Future[Any] | None", super().stop())  # pyright: ignore[reportUnknownMemberType]
+        """The same end, however often it is asked for."""
+        if not self._stopped:
+            self._stopped = True
+            self._stopping = cast("asyncio.Future[Any] | None", super().stop())  # pyright: ignore[reportUnknownMemberType]
+        return self._stopping
