@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import aiosqlite
 
-_ITERATED_ROWS = 64
+_ITERATED_ROWS: Final = 64
 """As `aiosqlite.connect` has it."""
 
 

@@ -111,15 +111,18 @@ def model(name: str) -> Model:
 def _shape(config: dict[str, Any]) -> Model:
     width, layers, heads = (float(config[key]) for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
     matrices = 2 if config.get("model_type") in _UNGATED else 3
-    dense = matrices * width * float(config.get("intermediate_size") or config["moe_intermediate_size"])
     experts = next((float(config[key]) for key in _EXPERTS if config.get(key)), 0.0)
-    mlp = used = layers * dense
+    dense = (
+        min(layers, float(config.get("first_k_dense_replace") or 0)) if experts else layers
+    )  # layers without experts
+    mlp = used = dense * matrices * width * float(config["intermediate_size"]) if dense else 0.0
     if experts:
-        expert = 3 * width * float(config.get("moe_intermediate_size") or config["intermediate_size"])
+        expert = (
+            (layers - dense) * 3 * width * float(config.get("moe_intermediate_size") or config["intermediate_size"])
+        )
         shared = float(config.get("n_shared_experts") or 0)
-        first = min(layers, float(config.get("first_k_dense_replace") or 0))  # layers that are as without experts
-        mlp = first * dense + (layers - first) * (experts + shared) * expert
-        used = first * dense + (layers - first) * (float(config["num_experts_per_tok"]) + shared) * expert
+        mlp += (experts + shared) * expert
+        used += (float(config["num_experts_per_tok"]) + shared) * expert
     attention = _latent(config, width, heads) if config.get("kv_lora_rank") else _attention(config, width, heads)
     words = float(config["vocab_size"]) * width * (1 if config.get("tie_word_embeddings") else 2)
     return Model(

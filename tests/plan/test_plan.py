@@ -272,6 +272,12 @@ def test_a_config_that_is_none_is_named(tmp_path, text):
         model(str(tmp_path / "config.json"))
 
 
+def test_what_is_missing_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}')
+    with pytest.raises(PlanError, match="'intermediate_size' is missing"):
+        model(str(tmp_path))
+
+
 def test_two_cores_are_reckoned_as_they_were_measured():
     """docs/measurements/vllm.md: the shipped network on vLLM, 1,024 tokens computed, and one token of one stream."""
     two, known = hardware("cpu-2"), catalogue().input

@@ -14,8 +14,8 @@ from foretype_lab.processes import free_ports
 
 EXTENSION = ROOT / "editors" / "vscode" / "foretype.vsix"
 
-# In a browser VS Code saves by itself, whenever it has time; and a window that is loaded anew while it saves begins with the copy of
-# a moment ago, whose save is refused since the file is newer.
+# In a browser VS Code saves by itself, whenever it has time; and a window that is loaded anew while it saves may begin with the
+# copy of a moment ago, whose save would be refused since the file is newer.
 SAVED_BY_HAND = {"files.autoSave": "off", "files.saveConflictResolution": "overwriteFileOnDisk"}
 _FIRST_MS, _TRIES = 20_000, 6
 _CLEAN_S, _LOST_S = 1.5, 10.0

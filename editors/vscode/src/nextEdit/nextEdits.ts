@@ -273,9 +273,10 @@ export class NextEdits implements vscode.Disposable {
     const asked_ms = Date.now();
     const { asUri, asPosition } = client.code2ProtocolConverter;
     const params: Asked = { textDocument: { uri: asUri(document.uri), version }, position: asPosition(editor.selection.active) };
+    const isPast = () => cancelled.isCancellationRequested || editor !== this.editor || document.version !== version;
     const answer = await client.sendRequest<Answer>(ASK, params, cancelled).catch(() => undefined); // the client logs what is wrong
     const item = answer?.edits[0];
-    if (item === undefined || cancelled.isCancellationRequested || editor !== this.editor || document.version !== version) {
+    if (item === undefined || isPast()) {
       return;
     }
     const { ghost } = this;
@@ -286,7 +287,7 @@ export class NextEdits implements vscode.Disposable {
       // A cursor that moves takes a suggestion away that is drawn; one that was on its way then is drawn all the same
       // (inlineCompletionsController.ts), and Tab would take it.
       await vscode.commands.executeCommand('editor.action.inlineSuggest.hide');
-      if (cancelled.isCancellationRequested || editor !== this.editor || document.version !== version) {
+      if (isPast()) {
         return;
       }
     }
