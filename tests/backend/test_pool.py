@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from backend.replica import Replica
 from backend.world import until
+from foretype_backend.engines.openai.http_stream import StreamedResponse
 from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import WARM_PRIORITY, Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.server import VllmServerEngine
@@ -97,9 +98,9 @@ async def test_a_request_is_on_its_way_before_the_books_are_kept(monkeypatch: py
     async with pool_of(Replica()) as pool:
         leaves, keeps = VllmServerEngine._ask, pool.book.sent
 
-        async def leaving(self: VllmServerEngine, stream: Stream) -> None:
+        async def leaving(self: VllmServerEngine, stream: Stream) -> StreamedResponse:
             turns.append("left")
-            await leaves(self, stream)
+            return await leaves(self, stream)
 
         def keeping(*arguments: Any) -> None:
             turns.append("noted")

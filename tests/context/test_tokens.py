@@ -18,8 +18,10 @@ from foretype_context.tokens.tokenizer import (
     CutRule,
     StreamDecoder,
     Tokenizer,
+    coarse_pieces,
     cut_points,
     load_tokenizer,
+    rule_of_pieces,
     split_pieces,
     tokenizer_from_bytes,
 )
@@ -51,11 +53,11 @@ def real_files(count: int) -> list[str]:
 @given(st.sampled_from(EVERY), TEXTS)
 def test_pieces_join_to_the_ids_of_the_whole(name: str, text: str) -> None:
     tokenizer = tokenizer_for(name)
-    pieces = split_pieces(text, tokenizer.cut_rule)
-    assert "".join(pieces) == text
-    joined = [found for piece in pieces for found in tokenizer.encode(piece)]
-    assert joined == tokenizer.encode(text)
-    assert tokenizer.count(text) == len(joined)
+    whole = tokenizer.encode(text)
+    for pieces in (split_pieces(text, tokenizer.cut_rule), coarse_pieces(text, rule_of_pieces(tokenizer))):
+        assert "".join(pieces) == text
+        assert [found for piece in pieces for found in tokenizer.encode(piece)] == whole
+    assert tokenizer.count(text) == len(whole)
 
 
 def network_file() -> Path:
@@ -99,10 +101,23 @@ def test_the_shipped_tokenizer_is_loaded_without_the_library_that_it_was_compare
 @pytest.mark.parametrize("name", [*EVERY, "shipped"])
 def test_real_files_in_pieces_give_the_ids_of_the_whole(name: str) -> None:
     tokenizer = load_tokenizer(SHIPPED) if name == "shipped" else tokenizer_for(name)
+    rule = rule_of_pieces(tokenizer)
     for text in real_files(20 if name == "shipped" else 4):
-        joined = [found for piece in split_pieces(text, tokenizer.cut_rule) for found in tokenizer.encode(piece)]
-        assert joined == tokenizer.encode(text)
-        assert tokenizer.count(text) == len(joined)
+        whole = tokenizer.encode(text)
+        coarse = [coarse_pieces(ending, rule) for ending in (text, text.replace("\n", "\r\n"))]
+        assert min(map(len, coarse)) > 10 or rule in (CutRule.OUTER_LINE, CutRule.NOWHERE)
+        for pieces in (split_pieces(text, tokenizer.cut_rule), coarse[0]):
+            assert [found for piece in pieces for found in tokenizer.encode(piece)] == whole
+        assert tokenizer.count(text) == len(whole)
+
+
+def test_a_change_of_a_text_changes_few_of_its_coarse_pieces() -> None:
+    text = real_files(8)[-1]
+    for rule in (CutRule.NON_BLANK_LINE, CutRule.LINE_END):
+        known = set(coarse_pieces(text, rule))
+        middle = text.index("\n", len(text) // 2)
+        for other in (text[middle:], text[:middle] + "\n    more = 1" + text[middle:], "import more\n" + text):
+            assert len(set(coarse_pieces(other, rule)) - known) <= 3
 
 
 @settings(max_examples=150, deadline=None)
@@ -191,6 +206,8 @@ def test_rules_are_chosen_by_what_adds_up() -> None:
     assert tiny("foretype-1").cut_rule is CutRule.NON_BLANK_LINE
     assert tiny("deepseek-coder").cut_rule is CutRule.OUTER_LINE
     assert tiny("codellama").cut_rule is CutRule.LINE
+    assert rule_of_pieces(tiny("codellama")) is CutRule.LINE
+    assert rule_of_pieces(tiny("starcoder")) is CutRule.LINE_END
 
 
 def test_a_converter_that_differs_on_the_probe_is_refused() -> None:

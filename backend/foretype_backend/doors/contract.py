@@ -7,6 +7,7 @@ twice. Bodies are read by the doors themselves, within their bounds, and decoded
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import request_response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foretype_backend.doors.answers.errors import GatewayError
 from foretype_backend.doors.auth import needed, principal_of, refusal
@@ -71,11 +72,12 @@ _GUARDED: Final = {
 
 
 class _DirectRoute(APIRoute):
-    """Documented as any other, and called without FastAPI's stack of dependencies."""
+    """Documented as any other, and called without the layers of FastAPI and Starlette."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.app = request_response(self.endpoint)
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An error that the endpoint raises is the server's to log, and to answer with 500."""
+        response = await self.endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
 
 
 class DocumentedApp(FastAPI):
@@ -140,6 +142,28 @@ class DocumentedApp(FastAPI):
             route.methods = {"GET", "HEAD"}
         self.router.routes.append(route)
         self.openapi_schema = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        known = scope["type"] == "http" and (scope["method"], scope["path"]) in self._direct
+        await (self._guarded if known else super().__call__)(scope, receive, send)
+
+    @functools.cached_property
+    def _direct(self) -> Mapping[tuple[str, str], _DirectRoute]:
+        """Doors that are called directly, by method and path. Asked for when all are there."""
+        direct = [route for route in self.routes if isinstance(route, _DirectRoute)]
+        return {(method, route.path): route for route in direct for method in route.methods or ()}
+
+    @functools.cached_property
+    def _guarded(self) -> ASGIApp:
+        """The way to them, past the same guard as to all."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._direct[scope["method"], scope["path"]].answer(scope, receive, send)
+
+        guarded: ASGIApp = answer
+        for middleware in reversed(self.user_middleware):
+            guarded = middleware.cls(guarded, *middleware.args, **middleware.kwargs)
+        return guarded
 
     def openapi(self) -> dict[str, Any]:
         """The document of the routes that there are."""

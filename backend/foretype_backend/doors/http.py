@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import math
 import time
@@ -13,10 +14,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 from foretype_context.prompt.profile import Stop
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
-from foretype_context.prompt.templates import PSM_GROWING, SPM, Grammar
+from foretype_context.prompt.templates import PSM_GROWING, SPM, Grammar, IdsOf
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import RequestClass
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -26,6 +27,7 @@ from foretype_backend.doors.auth import principal_of, turn_of
 from foretype_backend.doors.contract import DocumentedAnswer
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
+from foretype_backend.serving.encoded_texts import RememberedPrompts
 from foretype_backend.serving.output_text import TextDelta, joined
 from foretype_backend.serving.render import Prompt, Renderer
 from foretype_backend.serving.service import AdmittedRequest, Asked, CompletionOutcome, CompletionService
@@ -53,15 +55,20 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
     body = bytearray()
     try:
         async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                body += part
+            more = True
+            while more:
+                part = await request.receive()
+                if part["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += part.get("body", b"")
+                more = part.get("more_body", False)
                 if len(body) > max_bytes:
                     raise InvalidRequestError("body", f"larger than {max_bytes} bytes")
     except TimeoutError:
         raise InvalidRequestError("body", f"did not arrive within {BODY_S:g} s") from None
     began = time.perf_counter()
     try:
-        return msgspec.json.decode(bytes(body), type=type_)
+        return msgspec.json.decode(body, type=type_)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
         field = where.strip("`").removeprefix("$.").removeprefix("$")
@@ -126,12 +133,21 @@ def fim_segments(
 
 
 class HttpJobs:
-    """Makes jobs of the requests of stateless clients."""
+    """Makes jobs of the requests of stateless clients, whose prompts resemble each other as those of a session do."""
 
     def __init__(self, service: CompletionService, renderer: Renderer) -> None:
         self.service = service
         self.renderer = renderer
         self._numbers = itertools.count(1)
+        self._prompts = RememberedPrompts(renderer.tokenizer)
+
+    def ids_of(self, principal: Principal) -> IdsOf:
+        """Gives ids of this sender's texts; what was sent lately with the same credential is remembered."""
+        return functools.partial(self._prompts.ids_of, f"{principal.tenant}/{principal.credential}")
+
+    def forget(self) -> None:
+        """Drop all that is remembered of texts."""
+        self._prompts.ids_of.forget()
 
     def claim(self, principal: Principal, *, characters: int, max_tokens: int) -> Claim:
         """Claim the request's budgets before its prompt is encoded. Raises BudgetExceededError."""

@@ -36,6 +36,7 @@ from foretype_backend.doors.http import (
     was_shed,
 )
 from foretype_backend.errors import BudgetExceededError
+from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
 from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
@@ -113,7 +114,7 @@ class InfillDoor:
             files = _files(body)
             wanted = limits.max_tokens if body.predict_tokens < 0 else body.predict_tokens
             with self._jobs.claim(principal, characters=_characters(body, files), max_tokens=wanted) as claim:
-                prompt, truncated = await self._prompt(body, files, principal.tenant)
+                prompt, truncated = await self._prompt(body, files, principal)
                 job = self._jobs.job(
                     request,
                     prompt,
@@ -132,14 +133,16 @@ class InfillDoor:
             return self._stream(body, job, truncated)
         return await self._whole(request, body, job, truncated)
 
-    async def _prompt(self, body: InfillRequest, files: _Files, tenant: str) -> tuple[Prompt, bool]:
+    async def _prompt(self, body: InfillRequest, files: _Files, principal: Principal) -> tuple[Prompt, bool]:
         """Render; drop extra files, then far lines, until it fits beside what is to be generated."""
         renderer = self._jobs.renderer
         whole = self._segments(body, files, body.input_prefix or "", body.input_suffix or "")
-        prompt = renderer.at_once(whole, check=False)
+        prompt = renderer.at_once(whole, check=False, ids_of=self._jobs.ids_of(principal))
         if prompt is not None and len(prompt.ids) <= self._limit(body):
             return prompt, False
-        return await renderer.pool.run(tenant, lambda: self._cut(body, files, prompt or renderer.encode_now(whole)))
+        return await renderer.pool.run(
+            principal.tenant, lambda: self._cut(body, files, prompt or renderer.encode_now(whole))
+        )
 
     def _cut(self, body: InfillRequest, files: _Files, prompt: Prompt) -> tuple[Prompt, bool]:
         """Every piece is counted once; what is dropped is known by its tokens, so that what is left is encoded once more."""

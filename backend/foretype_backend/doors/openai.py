@@ -36,6 +36,7 @@ from foretype_backend.doors.http import (
 )
 from foretype_backend.doors.openai_request import CompletionRequest, Ids, check, prompt_of, stop_of
 from foretype_backend.errors import BudgetExceededError
+from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
@@ -125,7 +126,7 @@ class OpenAIDoor:
             check(body)
             wanted = _DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
             with self._jobs.claim(principal, characters=_characters(body), max_tokens=wanted) as claim:
-                prompt = await self._prompt(body, principal.tenant)
+                prompt = await self._prompt(body, principal)
                 job = self._jobs.job(
                     request,
                     prompt,
@@ -142,17 +143,17 @@ class OpenAIDoor:
             return refused(limited.outcome, error_body)
         return self._stream(body, job) if body.stream else await self._whole(request, job)
 
-    async def _prompt(self, body: CompletionRequest, tenant: str) -> Prompt:
-        renderer = self._jobs.renderer
+    async def _prompt(self, body: CompletionRequest, principal: Principal) -> Prompt:
+        renderer, tenant, ids_of = self._jobs.renderer, principal.tenant, self._jobs.ids_of(principal)
         prompt = prompt_of(body)
         if isinstance(prompt, list):
             return await self._of_ids(prompt, tenant)
         if body.suffix is not None:
             segments = fim_segments(renderer.grammar, prompt, body.suffix, layout=self._profile.layout)
-            return await renderer.encode(segments, tenant=tenant)
+            return await renderer.encode(segments, tenant=tenant, ids_of=ids_of)
         if not prompt:
             raise InvalidRequestError("prompt", "empty; there is nothing to complete")
-        return await renderer.encode_raw(prompt, tenant=tenant)
+        return await renderer.encode_raw(prompt, tenant=tenant, ids_of=ids_of)
 
     async def _of_ids(self, given: Ids, tenant: str) -> Prompt:
         renderer = self._jobs.renderer
@@ -183,10 +184,11 @@ class OpenAIDoor:
 
     def _stream(self, body: CompletionRequest, job: AdmittedRequest) -> Response:
         base = self._answer("", None)
+        before, text, after = event(base).partition(b'"text":"')  # no other quotation marks stand in it as they are
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
 
         def on_delta(delta: TextDelta) -> bytes:
-            return event(base | {"choices": [_choice(delta.text, None)]})
+            return b"%b%b%b%b" % (before, text[:-1], msgspec.json.encode(delta.text), after[1:])
 
         def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None and not was_shed(outcome):

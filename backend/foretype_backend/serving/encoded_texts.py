@@ -1,19 +1,28 @@
 """Token ids of texts that come again: a prompt is re-encoded only where it changed.
 
-Each stream connection has one, so that ids of source text leave memory with the connection that sent it.
+Each stream connection has a :class:`MemoTokenizer`, so that ids of source text leave memory with the connection that sent it. What
+stateless clients send is remembered in :class:`RememberedPrompts`.
 """
 
 from __future__ import annotations
 
+import functools
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from foretype_context.tokens.tokenizer import CutRule, Tokenizer
+from foretype_context.tokens.tokenizer import CutRule, Tokenizer, coarse_pieces, rule_of_pieces
+
+from foretype_backend.prefix_memo import PrefixMemo
 
 _CAPACITY_TOKENS: Final = 1 << 14
 _SHORTEST_CHARS: Final = 128
 """Shorter texts are encoded again: that costs less than the entry."""
+_PROMPTS_TOKENS: Final = 1 << 17
+"""Of a generation, which takes 2 MiB."""
+_HEAD_CHARS: Final = 512
+"""Texts that begin with as many go on from each other. Longer than most licences above the code of one sender's files."""
 
 
 class MemoTokenizer:
@@ -73,3 +82,21 @@ class MemoTokenizer:
 
     def controls(self) -> frozenset[str]:
         return self._inner.controls()
+
+
+class RememberedPrompts:
+    """Token ids of the texts that stateless clients sent lately, for each owner apart: the next one begins as the one before."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.ids_of: PrefixMemo[str, array[int]] = PrefixMemo(
+            head=lambda text: text[:_HEAD_CHARS],
+            pieces=lambda text: coarse_pieces(text, self._rule),
+            make=lambda piece: array("Q", tokenizer.encode(piece)),
+            empty=lambda: array("Q"),
+            most=_PROMPTS_TOKENS,
+        )
+
+    @functools.cached_property
+    def _rule(self) -> CutRule:
+        return rule_of_pieces(self._tokenizer)

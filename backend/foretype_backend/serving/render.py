@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 from foretype_context.errors import SegmentOrderError
 from foretype_context.prompt.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
-from foretype_context.prompt.templates import Grammar, PromptEncoder, encode_prompt
+from foretype_context.prompt.templates import Grammar, IdsOf, PromptEncoder, encode_prompt
 from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import WireSegment
@@ -227,7 +227,12 @@ class Renderer:
         return SessionEncoder(MemoTokenizer(self.tokenizer), self.grammar)
 
     def at_once(
-        self, segments: Sequence[Segment], encoder: SessionEncoder | None = None, *, check: bool = True
+        self,
+        segments: Sequence[Segment],
+        encoder: SessionEncoder | None = None,
+        *,
+        check: bool = True,
+        ids_of: IdsOf | None = None,
     ) -> Prompt | None:
         """Encode here and now, where that holds up nobody; None where it belongs in a thread. Raises as :meth:`encode`."""
         # What is remembered is no work, however long it is: it is not even looked at.
@@ -236,28 +241,38 @@ class Renderer:
         if work > INLINE_CHARS:
             _check_size(sum([len(segment.text) + len(segment.source.path) for segment in segments]), "segments")
             return None
-        prompt = self.encode_now(segments, encoder, same)
+        prompt = self.encode_now(segments, encoder, same, ids_of)
         return self.check(prompt) if check else prompt
 
     async def encode(
-        self, segments: Sequence[Segment], *, encoder: SessionEncoder | None = None, tenant: str = ""
+        self,
+        segments: Sequence[Segment],
+        *,
+        encoder: SessionEncoder | None = None,
+        tenant: str = "",
+        ids_of: IdsOf | None = None,
     ) -> Prompt:
         """Render and encode. Raises InvalidRequestError when the prompt leaves no room for a single token of output.
 
         Args:
             encoder: one that remembers, used for all but very long prompts.
             tenant: whose it is: a long one waits for the others of its tenant.
+            ids_of: in place of the tokenizer's `encode`, for all but very long prompts and without `encoder`.
         """
-        prompt = self.at_once(segments, encoder)
+        prompt = self.at_once(segments, encoder, ids_of=ids_of)
         return prompt or self.check(await self.pool.run(tenant, lambda: self.encode_now(segments)))
 
     def encode_now(
-        self, segments: Sequence[Segment], encoder: PromptEncoder | None = None, same: int | None = None
+        self,
+        segments: Sequence[Segment],
+        encoder: PromptEncoder | None = None,
+        same: int | None = None,
+        ids_of: IdsOf | None = None,
     ) -> Prompt:
-        """Render and encode, whatever it takes; `same` as of :meth:`PromptEncoder.encode`."""
+        """Render and encode, whatever it takes; `same` as of :meth:`PromptEncoder.encode`, `ids_of` as of :meth:`encode`."""
         try:
             if encoder is None:
-                encoded = encode_prompt(self.tokenizer, self.grammar, segments)
+                encoded = encode_prompt(self.tokenizer, self.grammar, segments, ids_of=ids_of)
             else:
                 encoded = encoder.encode(segments, same)
         except SegmentOrderError as error:
@@ -268,24 +283,25 @@ class Renderer:
         )
         return Prompt(ids=encoded.ids, text=encoded.text, placed=placed)
 
-    async def encode_raw(self, text: str, *, tenant: str = "") -> Prompt:
+    async def encode_raw(self, text: str, *, tenant: str = "", ids_of: IdsOf | None = None) -> Prompt:
         """As :meth:`encode`, of a prompt that its client rendered."""
         _check_size(len(text), "prompt")
         if is_short(text):
-            return self.check(self.raw_now(text), field="prompt")
+            return self.check(self.raw_now(text, ids_of), field="prompt")
         return self.check(await self.pool.run(tenant, lambda: self.raw_now(text)), field="prompt")
 
-    def raw_now(self, text: str) -> Prompt:
+    def raw_now(self, text: str, ids_of: IdsOf | None = None) -> Prompt:
         """Encode a prompt that carries the grammar's control tokens itself: they are parsed, the rest is ordinary text.
 
         For doors whose clients render on their own; never for text that comes out of a file.
         """
         ids: array[int] = array("Q")
+        encode = ids_of or self.tokenizer.encode
         for part in self._controls.split(text):
             if part in self._control_ids:
                 ids.append(self._control_ids[part])
             elif part:
-                ids.extend(self.tokenizer.encode(part))
+                ids.extend(encode(part))
         return Prompt(ids=ids, text=text)
 
     def check(self, prompt: Prompt, *, field: str = "segments") -> Prompt:

@@ -215,8 +215,6 @@ def create_app(
         stream.changed.add(changed)
     for one in (service, *(other.service for other in others.values())):
         one.rungs_changed.add(stream.tell)
-    if salts is not None:
-        salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
     if identity is not None:
         if experiments is not None:
             identity.watch.changed.add(experiments.follow)
@@ -228,6 +226,9 @@ def create_app(
     if accounts is not None:
         service.metrics.watch_usage(lambda: accounts.meter.unstored_rows)
     jobs = HttpJobs(service, renderer)
+    if salts is not None:
+        salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
+        salts.ended.add(lambda _tenant, _scope: jobs.forget())
     openai = OpenAIDoor(
         jobs,
         profile,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -44,6 +44,7 @@ __all__ = [
     "Control",
     "EncodedPrompt",
     "Grammar",
+    "IdsOf",
     "Piece",
     "PromptEncoder",
     "Text",
@@ -238,11 +239,21 @@ class EncodedPrompt(NamedTuple):
     text: str
 
 
-def encode_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment]) -> EncodedPrompt:
-    """Encodes segments. Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
+IdsOf = Callable[[str], Iterable[int]]
+"""Gives what a tokenizer's `encode` gives, perhaps from memory."""
+
+
+def encode_prompt(
+    tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment], *, ids_of: IdsOf | None = None
+) -> EncodedPrompt:
+    """Encodes segments. Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's.
+
+    Args:
+        ids_of: in place of the tokenizer's `encode`.
+    """
     ids, shown = _no_ids(), list[str]()
     ends = [0] * len(segments)
-    _encode_pieces(tokenizer, grammar, _rendered(grammar, segments), ids, shown, ends)
+    _encode_pieces(tokenizer, ids_of or tokenizer.encode, grammar, _rendered(grammar, segments), ids, shown, ends)
     return EncodedPrompt(ids, _ranges(ends), "".join(shown))
 
 
@@ -251,7 +262,13 @@ def _no_ids() -> array[int]:
 
 
 def _encode_pieces(
-    tokenizer: Tokenizer, grammar: Grammar, out: _Renderer, ids: array[int], shown: list[str], ends: list[int]
+    tokenizer: Tokenizer,
+    ids_of: IdsOf,
+    grammar: Grammar,
+    out: _Renderer,
+    ids: array[int],
+    shown: list[str],
+    ends: list[int],
 ) -> None:
     for piece, owner in zip(out.pieces, out.owners, strict=True):
         if isinstance(piece, Control):
@@ -259,7 +276,7 @@ def _encode_pieces(
             # Servers that take text put the start token there themselves, and know SentencePiece's mark as a space.
             shown.append("" if piece in grammar.start else piece.token.replace("▁<", " <"))
         else:
-            ids.extend(tokenizer.encode(piece.encoded))
+            ids.extend(ids_of(piece.encoded))
             # Servers that take text put the space there themselves.
             shown.append(piece.text)
         if ends:
@@ -294,7 +311,7 @@ class PromptEncoder:
             same: what :meth:`same` says of them, where the caller has asked.
         """
         same = self.same(segments) if same is None else same
-        marks, ids, shown = self._marks[:same], _no_ids(), list[str]()
+        marks, ids, shown, encode = self._marks[:same], _no_ids(), list[str](), self._tokenizer.encode
         out = _Renderer(self._grammar, marks[-1].open if same else None)
         if same:
             mark = marks[-1]
@@ -303,13 +320,13 @@ class PromptEncoder:
         for at in range(same, len(segments)):
             out.segment(at, segments[at])
             done = len(shown)
-            _encode_pieces(self._tokenizer, self._grammar, out, ids, shown, ends)
+            _encode_pieces(self._tokenizer, encode, self._grammar, out, ids, shown, ends)
             characters += sum(map(len, shown[done:]))
             marks.append(_Mark(segments[at], len(ids), characters, out.open))
             out.pieces.clear()
             out.owners.clear()
         out.end(max(len(segments) - 1, 0))
-        _encode_pieces(self._tokenizer, self._grammar, out, ids, shown, ends)
+        _encode_pieces(self._tokenizer, encode, self._grammar, out, ids, shown, ends)
         ranges = [*self._last.ranges[:same], *_ranges(ends[same:], began)]
         if same:  # what ends a prompt belongs to its last segment, which may be another one now
             ranges[same - 1] = ranges[same - 1][0], ends[same - 1] or began

@@ -24,16 +24,18 @@ import msgspec
 
 from foretype_context.errors import TokenizerConversionError, TokenizerError, UnknownControlError
 from foretype_context.text.strings import well_formed
-from foretype_context.tokens.cuts import CutRule, cut_points, split_pieces
+from foretype_context.tokens.cuts import CutRule, coarse_pieces, cut_points, split_pieces
 from foretype_context.tokens.tokenizer_file import bytes_by_id, characters_of, is_control, split_pattern, without_prefix
 
 __all__ = [
     "CutRule",
     "StreamDecoder",
     "Tokenizer",
+    "coarse_pieces",
     "cut_points",
     "has_blanks",
     "load_tokenizer",
+    "rule_of_pieces",
     "split_pieces",
     "tokenizer_from_bytes",
 ]
@@ -410,14 +412,23 @@ def _check_equal(converted: _Tiktoken, reference: _HuggingFace) -> None:
             raise TokenizerConversionError("tiktoken gives other ids on the probe text")
 
 
-def _loosest_rule(tokenizer: _Base) -> CutRule:
-    """The rule that cuts most often among those that add up on the probe text."""
+def _loosest_rule(
+    tokenizer: Tokenizer, rules: Sequence[CutRule] = (CutRule.LINE, CutRule.NON_BLANK_LINE, CutRule.OUTER_LINE)
+) -> CutRule:
+    """The first of the rules, looser ones first, that adds up on the probe text."""
     texts = (PROBE, PROBE.replace("\n", "\n    "), PROBE.replace("\n", "\r\n"), PROBE.replace(" ", "\n"))
     wholes = [tokenizer.encode(text) for text in texts]
-    for rule in (CutRule.LINE, CutRule.NON_BLANK_LINE, CutRule.OUTER_LINE):
+    for rule in rules:
         if all(
             [identity for piece in split_pieces(text, rule) for identity in tokenizer.encode(piece)] == whole
             for text, whole in zip(texts, wholes, strict=True)
         ):
             return rule
     return CutRule.NOWHERE
+
+
+def rule_of_pieces(tokenizer: Tokenizer) -> CutRule:
+    """The loosest rule for pieces of which nobody asks that they begin a line. Takes a millisecond."""
+    if tokenizer.cut_rule is not CutRule.OUTER_LINE:
+        return tokenizer.cut_rule
+    return _loosest_rule(tokenizer, (CutRule.LINE_END, CutRule.OUTER_LINE))

@@ -18,7 +18,7 @@ def peer_load(
     seconds: Annotated[float, typer.Option(min=0.5)] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     developers: Annotated[int, typer.Option(min=1, help="Connections that type.")] = 200,
-    search: Annotated[bool, typer.Option(help="Find the highest rate within --limit-ms, from 5/s.")] = False,
+    search: Annotated[bool, typer.Option(help="Find the highest rate within --limit-ms, from --rate.")] = False,
     limit_ms: Annotated[float, typer.Option(min=0.1, help="p99 of added time that --search allows.")] = 10.0,
     frame_ms: Annotated[float, typer.Option(min=0, help="Scripted engine: time between its six frames.")] = 5.0,
     seed: Annotated[int, typer.Option()] = 0,

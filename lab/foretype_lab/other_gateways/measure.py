@@ -16,7 +16,7 @@ from foretype_eval.latency.workload import sites
 from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule
 from foretype_eval.load.gateway import cores, pinned
 from foretype_eval.load.recorder import Recorder, percentiles_ms
-from foretype_eval.load.search import LOWEST_RATE, highest_rate
+from foretype_eval.load.search import highest_rate
 from foretype_wire.errors import GatewayGoneError
 
 from foretype_lab.other_gateways.gateways import GatewayPlace, peer, scripted_server, version_of
@@ -35,7 +35,7 @@ class PeerLoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         peer: `smg`, `foretype`, or the http:// URL of a running gateway.
-        rate: requests per second; with `search` it is measured too, after the search.
+        rate: requests per second; with `search` the first that is tried, and measured once more after the search.
         search_s: after this long no other rate is tried.
         tried_requests: a rate that is tried lasts long enough for so many.
         prompts: how many different prompts, of about `prompt_chars` characters of real code.
@@ -96,12 +96,12 @@ async def run_peer(options: PeerLoadOptions, *, progress: Progress) -> dict[str,
 
 
 async def _search(line: _Line, options: PeerLoadOptions, progress: Progress) -> dict[str, Any]:
-    """From far below, for a gateway that falls behind is slow for a while; then the rate that was asked for."""
+    """From the rate that was asked for, which is far below: a gateway that falls behind is slow for a while."""
 
     async def measure(rate: float) -> dict[str, Any]:
         return await line.measure(rate, max(options.seconds, options.tried_requests / rate), progress)
 
-    found = await highest_rate(measure, start=LOWEST_RATE, limit_ms=options.limit_ms, budget_s=options.search_s)
+    found = await highest_rate(measure, start=options.rate, limit_ms=options.limit_ms, budget_s=options.search_s)
     return found | {"at_rate": await line.at_rate(progress)}
 
 

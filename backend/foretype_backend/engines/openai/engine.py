@@ -176,7 +176,9 @@ class OpenAIEngine(StreamingServer):
             fields["logprobs"] = 1
         if features.stop_token_ids and params.end_token_ids:
             fields["stop_token_ids"] = sorted(params.end_token_ids)
-        return self._body(list(token_ids) if features.token_ids else prompt_text, max_tokens, fields)
+        return self._body(
+            self._json_ids(token_ids, request.salt) if features.token_ids else prompt_text, max_tokens, fields
+        )
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._live or not self._features.token_ids:

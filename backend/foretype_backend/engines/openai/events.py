@@ -95,7 +95,7 @@ class ServerFeatures(NamedTuple):
     stop_token_ids: bool = False
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True):
     """One event of a stream.
 
     Attributes:

@@ -16,6 +16,7 @@ import msgspec
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.openai.events import Event, Events, OpenAIConfig, Reader, error_of
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
+from foretype_backend.engines.openai.json_ids import JsonIds
 from foretype_backend.engines.openai.same_model import SameModel
 from foretype_backend.engines.openai.server import Server
 from foretype_backend.engines.port import Chunk, EngineFinish, EngineStatistics, GenerationRequest
@@ -66,6 +67,7 @@ class StreamingServer(Server, ABC):
         self._same = SameModel(self._listed, config.url, time.monotonic)
         self._live: dict[str, Stream] = {}
         self._ledger = AbortLedger()
+        self._json_ids = JsonIds()
         self._prompt_tokens = 0
         self._cached_tokens = 0
         self._generated_tokens = 0
@@ -99,9 +101,9 @@ class StreamingServer(Server, ABC):
         self._live[request_id] = stream
         whole = False
         try:
-            await self._ask(stream)
+            answer = await self._ask(stream)
             while not whole:
-                for chunk in await self._more(stream):
+                for chunk in self._chunks(stream, await answer.read()):
                     whole = chunk.finish is not None
                     yield chunk
         except (httpx.HTTPError, EngineUnavailableError, PromptRefusedError) as error:
@@ -146,7 +148,7 @@ class StreamingServer(Server, ABC):
         if self._shared:
             stream.body["cache_salt"] = self._salt(request.salt)
 
-    async def _ask(self, stream: Stream) -> None:
+    async def _ask(self, stream: Stream) -> StreamedResponse:
         """Send it, on a connection that is free or on a new one; returns with the head of the answer."""
         streams = self._asked()
         request = streams.request(msgspec.json.encode(stream.body), stream.headers)
@@ -163,6 +165,7 @@ class StreamingServer(Server, ABC):
             await stream.answer.ask(request)
         if stream.answer.status >= 400:
             raise self._refused(self._url, stream.answer.status, await stream.answer.text())
+        return stream.answer
 
     async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
         connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
@@ -206,7 +209,7 @@ class StreamingServer(Server, ABC):
         try:
             with contextlib.suppress(httpx.HTTPError, EngineUnavailableError):
                 while not whole:
-                    whole = bool(await self._more(stream))
+                    whole = bool(self._chunks(stream, await answer.read()))
         finally:
             if whole and not stream.cut:
                 answer.leave()
@@ -215,10 +218,9 @@ class StreamingServer(Server, ABC):
             if stream.ended is not None and not stream.ended.done():
                 stream.ended.set_result(None)
 
-    async def _more(self, stream: Stream) -> list[Chunk]:
-        """What came, up to the event that says its last; of what is over nothing but that. Raises what the connection raises."""
-        assert stream.answer is not None
-        data, found = await stream.answer.read(), list[Chunk]()
+    def _chunks(self, stream: Stream, data: bytes) -> list[Chunk]:
+        """What came, up to the event that says its last; of what is over nothing but that. Nothing comes at the end of the answer."""
+        found = list[Chunk]()
         for event in stream.events.feed(data):
             stream.cut = event.cut
             self._count(stream, event)

@@ -188,7 +188,7 @@ class VllmServerEngine(OpenAIEngine):
             fields["allowed_token_ids"] = list(params.first_of)
         if params.stop_strings:
             fields["stop"] = list(params.stop_strings[:4])
-        return self._body(list(request.token_ids), max_tokens, fields)
+        return self._body(self._json_ids(request.token_ids, request.salt), max_tokens, fields)
 
     def _address(self, stream: Stream, request: GenerationRequest) -> None:
         stream.headers["X-Request-Id"] = self._known_as(stream.request_id)

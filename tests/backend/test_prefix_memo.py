@@ -1,0 +1,115 @@
+"""What prompts were turned into is taken over by the next one: the same as without, and only within one owner."""
+
+from __future__ import annotations
+
+import asyncio
+import sysconfig
+from array import array
+from pathlib import Path
+
+import msgspec
+import pytest
+from backend.identity_world import salts
+from backend.test_one_request import Counting
+from backend.world import gateway, scripted, until
+from context.tiny import tiny
+from foretype_backend import prefix_memo
+from foretype_backend.engines.openai.json_ids import JsonIds
+from foretype_backend.prefix_memo import PrefixMemo
+from foretype_backend.serving.encoded_texts import RememberedPrompts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CODE = (Path(sysconfig.get_paths()["stdlib"]) / "bisect.py").read_text("utf-8")
+RULES = ["foretype-1", "starcoder", "codellama", "deepseek-coder"]
+TYPED = st.text("ab \n\r\t:é.", max_size=12)
+CHANGES = st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 400), TYPED), max_size=6)
+
+
+def words(most: int = 100) -> PrefixMemo[str, array[int]]:
+    return PrefixMemo(
+        head=lambda text: text[:2],
+        pieces=str.split,
+        make=lambda word: array("Q", [len(word)]),
+        empty=lambda: array("Q"),
+        most=most,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(RULES), CHANGES, st.integers(513, 2500))
+def test_a_text_that_goes_on_from_another_gets_the_ids_that_it_has_alone(
+    family: str, changes: list[tuple[int, int, str]], end: int
+) -> None:
+    async def ask() -> None:
+        tokenizer = tiny(family)
+        prompts, text = RememberedPrompts(tokenizer), CODE[:end]
+        for at, length, typed in [(0, 0, ""), *changes]:
+            text = text[:at] + typed + text[at + length :]
+            assert prompts.ids_of("me", text).tolist() == tokenizer.encode(text)
+            assert prompts.ids_of("me", text).tolist() == tokenizer.encode(text)
+
+    asyncio.run(ask())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2**31), max_size=300), max_size=4), st.integers(0, 300))
+def test_ids_are_the_json_that_they_are_alone(prompts: list[list[int]], kept: int) -> None:
+    async def ask() -> None:
+        written, before = JsonIds(), array("Q")
+        for prompt in prompts:
+            before = array("Q", [*before[:kept], *prompt])
+            assert msgspec.json.decode(bytes(written(before, "salt"))) == before.tolist()
+        assert msgspec.json.decode(bytes(written([1, 2], None))) == [1, 2]
+
+    asyncio.run(ask())
+
+
+async def test_what_is_typed_is_all_that_is_encoded_of_a_prompt_and_nobody_elses_texts_are_known() -> None:
+    counting = Counting()
+    prompts = RememberedPrompts(counting)
+    prompts.ids_of("one", CODE)
+    first = counting.characters
+    prompts.ids_of("one", f"{CODE}\nx = 1")
+    assert 0 < counting.characters - first < len(CODE) / 10
+    counting.characters = 0
+    prompts.ids_of("two", CODE)
+    assert counting.characters >= len(CODE)
+
+
+async def test_what_was_not_asked_for_in_a_while_leaves_memory_though_nobody_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prefix_memo, "UNUSED_S", 0.02)
+    memo = words()
+    made = memo("me", "some words")
+    assert memo("me", "some words") is made
+    await until(lambda: memo("me", "another") is not None and not memo.holds("me", "some words"))
+    await until(lambda: not memo.holds("me", "another"))
+
+
+async def test_no_more_is_held_than_two_generations_and_what_is_in_use_stays() -> None:
+    memo = words(most=20)
+    for number in range(200):
+        memo("me", f"{number:02} a b c")
+        memo("me", "xx y")
+    assert sum(memo.holds("me", f"{number:02} a b c") for number in range(200)) <= 2 * 20 / 4
+    assert memo.holds("me", "xx y")
+    memo.forget()
+    assert not memo.holds("me", "xx y")
+
+
+async def test_a_purge_of_a_tenant_drops_what_is_remembered_of_stateless_clients() -> None:
+    book, counting = salts(), Counting()
+    async with gateway(scripted("x"), tokenizer=counting, salts=book) as world, world.http() as http:
+
+        async def encoded() -> int:
+            before = counting.characters
+            await http.post("/v1/completions", json={"prompt": CODE, "max_tokens": 1})
+            return counting.characters - before
+
+        assert await encoded() >= len(CODE) and await encoded() == 0
+        book.ended.tell("local", "")
+        assert await encoded() >= len(CODE)
+
+
