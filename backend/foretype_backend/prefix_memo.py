@@ -20,6 +20,8 @@ class Made(Protocol):
     def __iadd__(self, more: Any, /) -> Self: ...
 
 
+_ENTRY: Final = 64
+
 _Given = TypeVar("_Given", bound=Sequence[Any])
 _Made = TypeVar("_Made", bound=Made)
 
@@ -32,6 +34,10 @@ class _Known(NamedTuple):
     cuts: list[int]
     ends: list[int]
 
+    @property
+    def size(self) -> int:
+        return len(self.given) + len(self.made) + _ENTRY
+
     def same(self, given: Any) -> int:
         """Pieces that another begins with, and one more behind them: where a piece ends may depend on how the next one begins."""
         low, high = 0, len(self.cuts)
@@ -43,26 +49,32 @@ class _Known(NamedTuple):
 
 
 class PrefixMemo(Generic[_Given, _Made]):
-    """Of one event loop, apart for each owner. Two generations: what the younger one lacks is taken over from the older one, or goes with it.
+    """Used on one event loop and never in a thread; apart for each owner, within a bound for all of them.
+
+    There are two generations: what the younger one lacks is taken over from the older one, or goes with it.
 
     Args:
         head: what those that go on from each other have in common.
-        pieces: the parts, which joined are the whole; a part that ends another one's beginning ends there too.
+        least: length below which nothing is remembered.
+        pieces: the parts in their order. Whether one ends at a place depends on nothing behind the part that follows it, and what is behind
+            a place is cut as it is in the whole.
         make: what a piece is turned into; joined they are what the whole is turned into.
         empty: what nothing is turned into.
-        most: of the lengths that a generation holds.
+        most: that a generation holds: lengths of what was given and made, and a constant for each.
     """
 
     def __init__(
         self,
         *,
         head: Callable[[_Given], Hashable],
+        least: int,
         pieces: Callable[[_Given], Sequence[_Given]],
         make: Callable[[_Given], Any],
         empty: Callable[[], _Made],
         most: int,
     ) -> None:
         self._head = head
+        self._least = least
         self._pieces = pieces
         self._make = make
         self._empty = empty
@@ -74,6 +86,10 @@ class PrefixMemo(Generic[_Given, _Made]):
 
     def __call__(self, owner: str | None, given: _Given) -> _Made:
         """What it is turned into. It is shared: nobody changes it."""
+        if len(given) < self._least:
+            made = self._empty()
+            made += self._make(given)
+            return made
         key = owner, self._head(given)
         known = self._young.get(key) or self._old.get(key)
         if known is not None and known.given == given:
@@ -90,11 +106,6 @@ class PrefixMemo(Generic[_Given, _Made]):
         self._keep(key, _Known(given, made, cuts, ends))
         return made
 
-    def holds(self, owner: str | None, given: _Given) -> bool:
-        """Whether it is remembered as it is."""
-        key = owner, self._head(given)
-        return any(one is not None and one.given == given for one in (self._young.get(key), self._old.get(key)))
-
     def forget(self) -> None:
         """Drop everything."""
         self._young, self._old, self._held = {}, {}, 0
@@ -104,7 +115,7 @@ class PrefixMemo(Generic[_Given, _Made]):
         if former is known:
             return
         self._young[key] = known
-        self._held += len(known.made) - (0 if former is None else len(former.made))
+        self._held += known.size - (0 if former is None else former.size)
         if self._held > self._most:
             self._turn()
         if self._timer is None:

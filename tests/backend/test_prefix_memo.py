@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from backend.identity_world import salts
 from backend.test_one_request import Counting
-from backend.world import gateway, scripted, until
+from backend.world import TOKENIZER, gateway, scripted
 from context.tiny import tiny
 from foretype_backend import prefix_memo
 from foretype_backend.engines.openai.json_ids import JsonIds
@@ -26,14 +26,32 @@ TYPED = st.text("ab \n\r\t:é.", max_size=12)
 CHANGES = st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 400), TYPED), max_size=6)
 
 
-def words(most: int = 100) -> PrefixMemo[str, array[int]]:
-    return PrefixMemo(
-        head=lambda text: text[:2],
-        pieces=str.split,
-        make=lambda word: array("Q", [len(word)]),
-        empty=lambda: array("Q"),
-        most=most,
-    )
+class Words:
+    """Turns words into their lengths, and keeps a list of those that it was asked for."""
+
+    def __init__(self, most: int) -> None:
+        self.made: list[str] = []
+        self._memo: PrefixMemo[str, array[int]] = PrefixMemo(
+            head=lambda text: text[:2],
+            least=2,
+            pieces=str.split,
+            make=self._make,
+            empty=lambda: array("Q"),
+            most=most,
+        )
+
+    def asks(self, text: str) -> int:
+        """How many words were turned anew."""
+        before = len(self.made)
+        assert list(self._memo("me", text)) == list(map(len, text.split()))
+        return len(self.made) - before
+
+    def forget(self) -> None:
+        self._memo.forget()
+
+    def _make(self, word: str) -> array[int]:
+        self.made.append(word)
+        return array("Q", [len(word)])
 
 
 @settings(max_examples=60, deadline=None)
@@ -81,22 +99,29 @@ async def test_what_was_not_asked_for_in_a_while_leaves_memory_though_nobody_ask
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prefix_memo, "UNUSED_S", 0.02)
-    memo = words()
-    made = memo("me", "some words")
-    assert memo("me", "some words") is made
-    await until(lambda: memo("me", "another") is not None and not memo.holds("me", "some words"))
-    await until(lambda: not memo.holds("me", "another"))
+    words = Words(most=1000)
+    assert words.asks("some more words") == 3 and words.asks("some more words") == 0
+    await asyncio.sleep(0.1)
+    assert words.asks("some more words") == 3
 
 
 async def test_no_more_is_held_than_two_generations_and_what_is_in_use_stays() -> None:
-    memo = words(most=20)
+    words = Words(most=1000)  # some twelve texts
     for number in range(200):
-        memo("me", f"{number:02} a b c")
-        memo("me", "xx y")
-    assert sum(memo.holds("me", f"{number:02} a b c") for number in range(200)) <= 2 * 20 / 4
-    assert memo.holds("me", "xx y")
-    memo.forget()
-    assert not memo.holds("me", "xx y")
+        words.asks(f"{number:03} a b c")
+        assert words.asks("xx y") == 0 or number == 0
+    assert sum(words.asks(f"{number:03} a b c") == 0 for number in reversed(range(200))) <= 2 * 1000 / 70
+    words.forget()
+    assert words.asks("xx y") == 2
+
+
+async def test_short_texts_are_encoded_again_and_fill_no_memory() -> None:
+    counting = Counting()
+    prompts = RememberedPrompts(counting)
+    for _ in range(2):
+        before = counting.characters
+        assert prompts.ids_of("me", "x = 1\n").tolist() == TOKENIZER.encode("x = 1\n")
+        assert counting.characters == before + len("x = 1\n")
 
 
 async def test_a_purge_of_a_tenant_drops_what_is_remembered_of_stateless_clients() -> None:
@@ -111,5 +136,3 @@ async def test_a_purge_of_a_tenant_drops_what_is_remembered_of_stateless_clients
         assert await encoded() >= len(CODE) and await encoded() == 0
         book.ended.tell("local", "")
         assert await encoded() >= len(CODE)
-
-

@@ -210,6 +210,30 @@ def test_rules_are_chosen_by_what_adds_up() -> None:
     assert rule_of_pieces(tiny("starcoder")) is CutRule.LINE_END
 
 
+@pytest.mark.parametrize("side", ["lstrip", "rstrip"])
+def test_what_is_sent_is_in_one_piece_where_a_token_takes_the_white_space_beside_it_along(side: str) -> None:
+    data = json.loads(raw("qwen2", grammar("foretype-1").controls()))
+    todo = {"id": 5000, "content": "TODO", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    data["added_tokens"].append(todo | {"special": False, side: True})
+    tokenizer = tokenizer_from_bytes(json.dumps(data).encode())
+    text = "y = 1\n    TODO\n    x = 2\n"
+    pieces = coarse_pieces(text, rule_of_pieces(tokenizer))
+    assert [found for piece in pieces for found in tokenizer.encode(piece)] == tokenizer.encode(text)
+
+
+def test_what_is_sent_is_in_one_piece_where_signs_go_on_behind_the_end_of_a_line() -> None:
+    data = json.loads(raw("qwen2", grammar("foretype-1").controls()))
+    changed = json.dumps(data).replace("[\\\\r\\\\n]*", "[\\\\r\\\\n/]*")
+    data = json.loads(changed)
+    for left, right in ((";", "Ċ"), (";Ċ", "/")):
+        data["model"]["vocab"].setdefault(left + right, len(data["model"]["vocab"]) + 100)
+        data["model"]["merges"].append([left, right])
+    tokenizer = tokenizer_from_bytes(json.dumps(data).encode())
+    text = "x ;\n/ a\n"
+    pieces = coarse_pieces(text, rule_of_pieces(tokenizer))
+    assert [found for piece in pieces for found in tokenizer.encode(piece)] == tokenizer.encode(text)
+
+
 def test_a_converter_that_differs_on_the_probe_is_refused() -> None:
     text = raw("qwen2", grammar("foretype-1").controls()).decode()
     # With merges in another order than the vocabulary, tiktoken (which goes by id) would merge differently.

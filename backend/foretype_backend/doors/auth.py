@@ -8,7 +8,6 @@ no `Origin`. An IP address in `Host` cannot be the result of rebinding, so a gat
 from __future__ import annotations
 
 import contextlib
-import functools
 import hmac
 import ipaddress
 import time
@@ -252,7 +251,6 @@ class GuardMiddleware:
             requests.add(tenant, -1)
 
 
-@functools.lru_cache
 def needed(path: str) -> Scope:
     """The scope that a path asks for."""
     return next((scope for start, scope in _SCOPES if path.startswith(start)), Scope.COMPLETE)

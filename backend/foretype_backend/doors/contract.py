@@ -72,10 +72,10 @@ _GUARDED: Final = {
 
 
 class _DirectRoute(APIRoute):
-    """Documented as any other, and called without the layers of FastAPI and Starlette."""
+    """Documented as any other; where a request names its very path it is called without the layers of FastAPI and Starlette."""
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An error that the endpoint raises is the server's to log, and to answer with 500."""
+        """An error that the endpoint raises, an HTTPException too, is the server's to log, and to answer with 500."""
         response = await self.endpoint(Request(scope, receive, send))
         await response(scope, receive, send)
 
@@ -115,7 +115,7 @@ class DocumentedApp(FastAPI):
             endpoint: the first line of its docstring is the summary, the rest the description.
             takes: the type of the JSON body.
             guarded: asks for a credential where the gateway has one.
-            direct: for the doors of completions, where FastAPI's way costs more than it gives (decision 0012).
+            direct: for completions, chat and next edits, where FastAPI's way costs more than it gives (decision 0012).
         """
         summary, _, rest = (endpoint.__doc__ or "").partition("\n")
         scope = f"\n\nNeeds the scope `{needed(path).value}`." if guarded else ""

@@ -133,7 +133,7 @@ def fim_segments(
 
 
 class HttpJobs:
-    """Makes jobs of the requests of stateless clients, whose prompts resemble each other as those of a session do."""
+    """Makes jobs of the requests of stateless clients."""
 
     def __init__(self, service: CompletionService, renderer: Renderer) -> None:
         self.service = service
@@ -142,7 +142,7 @@ class HttpJobs:
         self._prompts = RememberedPrompts(renderer.tokenizer)
 
     def ids_of(self, principal: Principal) -> IdsOf:
-        """Gives ids of this sender's texts; what was sent lately with the same credential is remembered."""
+        """Gives ids of this sender's texts, on the event loop alone; what was sent lately with the same credential is remembered."""
         return functools.partial(self._prompts.ids_of, f"{principal.tenant}/{principal.credential}")
 
     def forget(self) -> None:

@@ -19,10 +19,10 @@ from foretype_backend.prefix_memo import PrefixMemo
 _CAPACITY_TOKENS: Final = 1 << 14
 _SHORTEST_CHARS: Final = 128
 """Shorter texts are encoded again: that costs less than the entry."""
-_PROMPTS_TOKENS: Final = 1 << 17
-"""Of a generation, which takes 2 MiB."""
+_PROMPTS_MOST: Final = 1 << 21
+"""Characters and token ids of a generation, in 5 MiB: some 250 prompts of 1,500 tokens, each of another sender or file."""
 _HEAD_CHARS: Final = 512
-"""Texts that begin with as many go on from each other. Longer than most licences above the code of one sender's files."""
+"""Texts that begin with as many go on from each other; shorter ones are encoded again. Of two files that begin with the same licence the one that was sent last is remembered."""
 
 
 class MemoTokenizer:
@@ -91,10 +91,11 @@ class RememberedPrompts:
         self._tokenizer = tokenizer
         self.ids_of: PrefixMemo[str, array[int]] = PrefixMemo(
             head=lambda text: text[:_HEAD_CHARS],
+            least=_HEAD_CHARS,
             pieces=lambda text: coarse_pieces(text, self._rule),
             make=lambda piece: array("Q", tokenizer.encode(piece)),
             empty=lambda: array("Q"),
-            most=_PROMPTS_TOKENS,
+            most=_PROMPTS_MOST,
         )
 
     @functools.cached_property

@@ -215,6 +215,10 @@ def create_app(
         stream.changed.add(changed)
     for one in (service, *(other.service for other in others.values())):
         one.rungs_changed.add(stream.tell)
+    jobs = HttpJobs(service, renderer)
+    if salts is not None:
+        salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
+        salts.ended.add(lambda _tenant, _scope: jobs.forget())
     if identity is not None:
         if experiments is not None:
             identity.watch.changed.add(experiments.follow)
@@ -225,10 +229,6 @@ def create_app(
         service.metrics.watch_identity(lambda: identity.watch.age_s)
     if accounts is not None:
         service.metrics.watch_usage(lambda: accounts.meter.unstored_rows)
-    jobs = HttpJobs(service, renderer)
-    if salts is not None:
-        salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
-        salts.ended.add(lambda _tenant, _scope: jobs.forget())
     openai = OpenAIDoor(
         jobs,
         profile,

@@ -121,8 +121,12 @@ class StreamDecoder:
 class _Base:
     """What both adapters share: file, control tokens and the cache of counts."""
 
-    def __init__(self, *, digest: str, control_ids: dict[str, int], vocabulary_tokens: int, rule: CutRule) -> None:
+    def __init__(
+        self, *, digest: str, control_ids: dict[str, int], vocabulary_tokens: int, joins_lines: bool, rule: CutRule
+    ) -> None:
         self.digest = digest
+        self.joins_lines = joins_lines
+        """Whether a token may hold the end of a line and more of the next one than a count or a window has to know."""
         self.cut_rule = rule
         self.vocabulary_tokens = vocabulary_tokens
         self._control_ids = control_ids
@@ -336,6 +340,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
         digest=digest,
         control_ids=control_ids,
         token_bytes=token_bytes,
+        joins_lines=_joins_lines(data, kept),
         rule=CutRule.NOWHERE,
     )
     chosen: _Base = reference
@@ -364,6 +369,12 @@ class _File(msgspec.Struct):
     pre_tokenizer: Any = None
     normalizer: Any = None
     decoder: Any = None
+
+
+def _joins_lines(data: _File, kept: list[dict[str, Any]]) -> bool:
+    """Tokens that take along the white space beside them; and patterns that go on from a sign, over a line's end, to slashes (o200k's)."""
+    takes_along = any(token.get("lstrip") or token.get("rstrip") for token in kept)
+    return takes_along or r"\\n/]" in msgspec.json.encode(data.pre_tokenizer).decode()
 
 
 def _bytes_of(data: _File, ids: dict[str, int], kept: list[dict[str, Any]], control_ids: dict[str, int]) -> list[bytes]:
@@ -399,6 +410,7 @@ def _converted(
         lacking=characters_of(absent),
         reference=reference,
         digest=digest,
+        joins_lines=_joins_lines(data, kept),
         control_ids=dict(control_ids),
         vocabulary_tokens=len(token_bytes),
         rule=CutRule.NOWHERE,
@@ -428,7 +440,9 @@ def _loosest_rule(
 
 
 def rule_of_pieces(tokenizer: Tokenizer) -> CutRule:
-    """The loosest rule for pieces of which nobody asks that they begin a line. Takes a millisecond."""
+    """The loosest rule for pieces whose ids are sent, and of which nobody asks that they begin a line. Takes a millisecond."""
+    if isinstance(tokenizer, _Base) and tokenizer.joins_lines:
+        return CutRule.NOWHERE
     if tokenizer.cut_rule is not CutRule.OUTER_LINE:
         return tokenizer.cut_rule
     return _loosest_rule(tokenizer, (CutRule.LINE_END, CutRule.OUTER_LINE))

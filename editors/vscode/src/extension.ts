@@ -197,7 +197,8 @@ class Extension {
           this.askForStatus();
           const found = Array.isArray(items) ? items : items?.items;
           const byItself = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
-          return found?.length && !this.nextEdits.admits(document, version, position, byItself) ? [] : items;
+          const gone = left(document, version, position);
+          return found?.length && (gone || !this.nextEdits.admits(document, version, position, byItself)) ? [] : items;
         },
       },
     };
@@ -311,6 +312,12 @@ class Extension {
 /** What is open, as paths of this machine. */
 function folders(): string[] {
   return (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.fsPath);
+}
+
+/** The cursor went elsewhere in the text that was asked for: VS Code would draw the answer where it was. */
+function left(document: vscode.TextDocument, version: number, position: vscode.Position): boolean {
+  const editor = vscode.window.activeTextEditor;
+  return editor?.document === document && document.version === version && !editor.selection.active.isEqual(position);
 }
 
 let extension: Extension | undefined;

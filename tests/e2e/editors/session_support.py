@@ -72,6 +72,11 @@ class Tapped:
             if isinstance(result, dict):
                 yield from result.get("items") or []
 
+    def suggested(self):
+        """Ids of the questions that were answered with a suggestion."""
+        answers = [one for one in self.messages("server") if isinstance(one.get("result"), dict)]
+        return [one["id"] for one in answers if one["result"].get("items")]
+
     def rested(self):
         """Places where the server was told that the cursor rests."""
         return [message["params"]["position"] for message in self.messages("editor") if message.get("method") == RESTED]

@@ -1,10 +1,11 @@
 """VS Code with the settings that ship: what a next edit waits for, in a file and from cell to cell of a notebook."""
 
 import json
+import time
 
 import pytest
 from e2e.editors.test_vscode import MISSING
-from e2e.editors.test_vscode_next_edit import ASK, FAR, FAR_LINE, SHOWN, Window
+from e2e.editors.test_vscode_next_edit import ASK, FAR, FAR_LINE, SHOWN, SILENT_S, Window
 from e2e.lsp_support import INLINE
 
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
@@ -62,8 +63,7 @@ def asks(window, method, position, *keys):
     )
 
 
-def test_a_suggestion_that_was_on_its_way_when_the_cursor_moved_gives_way(window):
-    text = followed(window)
+def moved_while_a_suggestion_was_on_its_way(window):
     hold = window.script.with_suffix(".hold")
     behind, left = ({"line": FAR_LINE - 1, "character": at} for at in (15, 14))
     hold.touch()
@@ -72,7 +72,26 @@ def test_a_suggestion_that_was_on_its_way_when_the_cursor_moved_gives_way(window
         asks(window, ASK, left, "ArrowLeft")
     finally:
         hold.unlink()
+
+
+def test_a_suggestion_that_was_on_its_way_when_the_cursor_moved_gives_way(window):
+    text = followed(window)
+    moved_while_a_suggestion_was_on_its_way(window)
     is_drawn_and_taken(window, text)
+
+
+def test_a_suggestion_that_was_on_its_way_when_the_cursor_moved_is_not_drawn_where_it_was(window):
+    followed(window)
+    window.script.write_text("[]")  # no next edit takes its place
+    try:
+        moved_while_a_suggestion_was_on_its_way(window)
+        asked = window.tapped.asked()[-1]
+        window.until(lambda: asked in window.tapped.suggested(), "the suggestion")
+        end_s = time.monotonic() + SILENT_S
+        while time.monotonic() < end_s:
+            assert window.it.ghost() == ""
+    finally:
+        window.script.unlink()
 
 
 def test_it_goes_on_from_cell_to_cell_of_a_notebook(window):
