@@ -217,8 +217,7 @@ def create_app(
         one.rungs_changed.add(stream.tell)
     jobs = HttpJobs(service, renderer)
     if salts is not None:
-        salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
-        salts.ended.add(lambda _tenant, _scope: jobs.forget())
+        salts.ended.add(functools.partial(_forget, stream, jobs))
     if identity is not None:
         if experiments is not None:
             identity.watch.changed.add(experiments.follow)
@@ -293,6 +292,12 @@ def _fleet(pools: Mapping[str, CompletionService]) -> Fleet:
 
 async def _discard(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:
     """Without a store, a batch is done with as soon as it was counted."""
+
+
+def _forget(stream: StreamDoor, jobs: HttpJobs, tenant: str, _scope: str) -> None:
+    """The tenant's cache begins anew: what the gateway remembers of its texts goes as well, and what of other stateless clients is encoded again."""
+    stream.forget(tenant)
+    jobs.forget()
 
 
 def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | None, directory: Directory) -> None:
