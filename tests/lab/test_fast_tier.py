@@ -8,7 +8,6 @@ from foretype_lab.corpus.store import build_store
 from foretype_lab.fast_tier.asking import IDS, ClaimOptions
 from foretype_lab.fast_tier.authors import Sent, shares
 from foretype_lab.fast_tier.cancel import verdict
-from foretype_lab.fast_tier.candidate import draft, lookup, nothing, steps
 from foretype_lab.fast_tier.command import engine
 from foretype_lab.fast_tier.exact import Written, compared, first_line, places_of
 from foretype_lab.fast_tier.isolation import apart
@@ -41,15 +40,6 @@ def test_of_two_that_the_reference_had_left_before_nothing_is_known() -> None:
 def test_a_line_is_what_stands_before_the_first_line_break() -> None:
     assert first_line("return x  \n    y", "") == "return x" and first_line("", "") == ""
     assert first_line(" return x", " ") == "return x"  # the prompt left a space out
-
-
-def test_steps_of_an_answer_follow_from_what_guesses() -> None:
-    answer = [5, 6, 7, 8, 9, 1]
-    assert (steps(answer, nothing), steps([], nothing)) == (6, 0)
-    assert steps(answer, draft([5, 6, 7, 8, 2], nothing)) == 3  # 5; 6 to 8 are right, and 9 comes with them; 1
-    assert steps(answer, draft([4, 6, 7, 8], nothing)) == 6  # it begins otherwise
-    assert steps(answer, lookup([5, 6, 7, 8, 9, 1, 3])) == 3  # 5; 6, since one token alone is no run; the rest
-    assert steps(answer, draft([5, 6], lookup([5, 6, 7, 8, 9, 1, 3]))) == 3  # 5; 6 and 7; the rest
 
 
 def test_waits_are_held_against_a_step_of_the_median() -> None:

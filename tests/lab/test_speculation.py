@@ -7,7 +7,6 @@ import typer
 from foretype_lab.corpus.store import build_store
 from foretype_lab.speculation.bench import Run, SpeculationOptions, added, prompts_of, row
 from foretype_lab.speculation.command import speculation
-from foretype_lab.speculation.turn import Batch, played
 from foretype_models.artifacts import FOLDER
 
 PLAIN = Run([(1, 2, 3, 4), (5, 6, 7, 8)], 4.0, 8, 0, 0)
@@ -35,22 +34,6 @@ def test_where_nothing_was_guessed_no_share_is_told():
 def test_all_languages_together_are_their_sum():
     both = added([GUESSED, GUESSED])
     assert both == Run(GUESSED.answers * 2, 4.8, 8, 16, 8)
-
-
-def batch(phase: str, right: int, plain_s: float, guessed_s: float) -> Batch:
-    return Batch(phase, ("    x = ",) * 8, (((1 + right),) * 40,) * 8, 8 * 40 * 4, plain_s, guessed_s)
-
-
-def test_the_rule_stops_guessing_where_traffic_turns_and_comes_back_to_it():
-    turns = [
-        *[batch("code", 3, 2.0, 1.0)] * 4,
-        *[batch("numbers", 0, 2.0, 3.0)] * 20,
-        *[batch("code again", 3, 2.0, 1.0)] * 60,
-    ]
-    code, numbers, again = played(turns)
-    assert (code.rule_s, code.turned_after, code.accepted_share) == (code.always_s, None, 0.75)
-    assert numbers.turned_after is not None and numbers.best_s < numbers.rule_s < numbers.always_s
-    assert again.turned_after is not None and again.always_s < again.rule_s < again.never_s
 
 
 def test_too_few_places_and_an_unknown_method_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

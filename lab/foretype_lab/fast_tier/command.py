@@ -16,7 +16,7 @@ from foretype_models.artifacts import locate
 
 from foretype_lab.fast_tier.asking import ClaimOptions
 
-PARTS: Final = ("exact", "isolation", "cancel", "priority", "tiers", "candidate", "authors")
+PARTS: Final = ("exact", "isolation", "cancel", "priority", "tiers", "authors")
 _PYTHON: Final = Path(__file__).resolve().parents[3] / ".venv" / "bin" / "python"
 
 

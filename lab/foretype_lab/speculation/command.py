@@ -10,7 +10,6 @@ import typer
 from foretype_backend.errors import EngineUnavailableError
 from foretype_eval.console import fail, print_json, print_table
 
-from foretype_lab.speculation import turn as turning
 from foretype_lab.speculation.bench import DRAFT, METHODS, SpeculationOptions, measure
 
 
@@ -25,12 +24,6 @@ def speculation(
     draft_layers: Annotated[
         int, typer.Option(help=f"of {DRAFT}: the shipped network's first layers are the draft", min=0)
     ] = 0,
-    turn: Annotated[
-        bool,
-        typer.Option(
-            help="instead: the rule that switches guessing off, on traffic that turns; samples are batches of 8"
-        ),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
     """What guessing tokens is worth on this machine's vLLM, by language and load, beside the same requests without it."""
@@ -50,9 +43,6 @@ def speculation(
         draft_layers=draft_layers,
     )
     try:
-        if turn:
-            print_json({"turns": [asyncio.run(turning.measure(options, method)) for method in wanted]})
-            return
         rows = asyncio.run(measure(options))
     except (EngineUnavailableError, ValueError) as error:
         fail(str(error))
