@@ -72,6 +72,9 @@ class Server(StandIn):
             return f"data: {json.dumps(data)}\n\n"
 
         yield ": hello\n\n"
+        if self.behaviour == "at once":
+            yield event(choices=[{"text": "t ", "finish_reason": None}]) * 50
+            await asyncio.sleep(60)
         endless = self.behaviour == "endless"
         for i in range(body["max_tokens"] if not endless else 10**6):
             if self.behaviour == "silent" and i == 1:
@@ -191,6 +194,16 @@ async def test_abort_closes_the_connection_and_the_server_notices(server: Server
     assert engine.statistics().running == 0
     engine.abort("early")
     assert [c.finish for c in await collect(engine, [1], name="early")] == [EngineFinish.ABORTED]
+
+
+async def test_nothing_comes_behind_an_abort_though_it_was_here_before(server: Server, engine: OpenAIEngine) -> None:
+    server.behaviour, before = "at once", engine.statistics().tokens_after_cancel
+    chunks: list[Chunk] = []
+    async for chunk in engine.generate(GenerationRequest("gone", [1], GenerationParams(max_tokens=60))):
+        chunks.append(chunk)
+        engine.abort("gone")
+    assert [one.finish for one in chunks] == [None, EngineFinish.ABORTED]
+    assert engine.statistics().tokens_after_cancel == before + 49
 
 
 async def test_closing_the_iterator_early_closes_the_connection(server: Server, engine: OpenAIEngine) -> None:

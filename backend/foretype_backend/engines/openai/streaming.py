@@ -105,6 +105,9 @@ class StreamingServer(Server, ABC):
             while not whole:
                 for chunk in self._chunks(stream, await answer.read()):
                     whole = chunk.finish is not None
+                    if stream.over and not whole:  # it was given up at a chunk that came together with this one
+                        self._tokens_after_cancel += len(chunk.token_ids) or 1
+                        continue
                     yield chunk
         except (httpx.HTTPError, EngineUnavailableError, PromptRefusedError) as error:
             if not stream.over:
