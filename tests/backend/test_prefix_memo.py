@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sysconfig
+import weakref
 from array import array
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 from backend.identity_world import salts
 from backend.test_one_request import Counting
-from backend.world import TOKENIZER, gateway, scripted
+from backend.world import TOKENIZER, gateway, scripted, until
 from context.tiny import tiny
 from foretype_backend import prefix_memo
 from foretype_backend.engines.openai.json_ids import JsonIds
@@ -31,7 +32,7 @@ class Words:
 
     def __init__(self, most: int) -> None:
         self.made: list[str] = []
-        self._memo: PrefixMemo[str, array[int]] = PrefixMemo(
+        self.memo: PrefixMemo[str, array[int]] = PrefixMemo(
             head=lambda text: text[:2],
             least=2,
             pieces=str.split,
@@ -43,11 +44,8 @@ class Words:
     def asks(self, text: str) -> int:
         """How many words were turned anew."""
         before = len(self.made)
-        assert list(self._memo("me", text)) == list(map(len, text.split()))
+        assert list(self.memo("me", text)) == list(map(len, text.split()))
         return len(self.made) - before
-
-    def forget(self) -> None:
-        self._memo.forget()
 
     def _make(self, word: str) -> array[int]:
         self.made.append(word)
@@ -101,7 +99,9 @@ async def test_what_was_not_asked_for_in_a_while_leaves_memory_though_nobody_ask
     monkeypatch.setattr(prefix_memo, "UNUSED_S", 0.02)
     words = Words(most=1000)
     assert words.asks("some more words") == 3 and words.asks("some more words") == 0
-    await asyncio.sleep(0.1)
+    made = weakref.ref(words.memo("me", "some more words"))
+    assert made() is not None
+    await until(lambda: made() is None)
     assert words.asks("some more words") == 3
 
 
@@ -111,7 +111,7 @@ async def test_no_more_is_held_than_two_generations_and_what_is_in_use_stays() -
         words.asks(f"{number:03} a b c")
         assert words.asks("xx y") == 0 or number == 0
     assert sum(words.asks(f"{number:03} a b c") == 0 for number in reversed(range(200))) <= 2 * 1000 / 70
-    words.forget()
+    words.memo.forget()
     assert words.asks("xx y") == 2
 
 

@@ -17,7 +17,7 @@ from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.prompt.templates import PSM_GROWING, SPM, Grammar, IdsOf
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import RequestClass
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -55,13 +55,8 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
     body = bytearray()
     try:
         async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
-            more = True
-            while more:
-                part = await request.receive()
-                if part["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                body += part.get("body", b"")
-                more = part.get("more_body", False)
+            async for part in request.stream():
+                body += part
                 if len(body) > max_bytes:
                     raise InvalidRequestError("body", f"larger than {max_bytes} bytes")
     except TimeoutError:

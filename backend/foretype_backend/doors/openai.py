@@ -184,11 +184,11 @@ class OpenAIDoor:
 
     def _stream(self, body: CompletionRequest, job: AdmittedRequest) -> Response:
         base = self._answer("", None)
-        before, text, after = event(base).partition(b'"text":"')  # no other quotation marks stand in it as they are
+        before, _, after = event(base).partition(b'"text":""')  # within a name quotation marks are escaped
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
 
         def on_delta(delta: TextDelta) -> bytes:
-            return b"%b%b%b%b" % (before, text[:-1], msgspec.json.encode(delta.text), after[1:])
+            return b'%b"text":%b%b' % (before, msgspec.json.encode(delta.text), after)
 
         def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None and not was_shed(outcome):
