@@ -12,9 +12,8 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Send
@@ -55,6 +54,7 @@ _OPERATORS: Final = ("/metrics", "/v1/fleet/", "/admin/")
 """Paths for operators who look for a fault; they are not counted among the requests that are bounded."""
 _PRINCIPAL: Final = "foretype.principal"
 _TURN: Final = "foretype.turn"
+_HEADERS: Final = "foretype.headers"
 _REQUEST_S: Final = 0.0004
 """Of the event loop, that an HTTP request takes at least."""
 _STRANGER: Final = ""
@@ -67,6 +67,11 @@ def principal_of(scope: Mapping[str, object]) -> Principal:
     """Whom :class:`GuardMiddleware` let in."""
     principal = scope.get(_PRINCIPAL)
     return principal if isinstance(principal, Principal) else _ANYBODY
+
+
+def headers_of(scope: Mapping[str, object]) -> Mapping[str, str]:
+    """By lower-case names, of each the first; of a request that :class:`GuardMiddleware` let in."""
+    return cast("Mapping[str, str]", scope[_HEADERS])
 
 
 def is_owner(principal: Principal) -> bool:
@@ -201,7 +206,9 @@ class GuardMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers = scope[_HEADERS] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])
+        }
         if not self._keeper.listed(headers, any_host=scope["path"] in _PROBES):
             await self._turns.come(_STRANGER, _REQUEST_S)
             await refusal(403, "forbidden", "this Host or Origin is not listed; see gateway.hosts and gateway.origins")(

@@ -23,7 +23,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
-from foretype_backend.doors.auth import principal_of, turn_of
+from foretype_backend.doors.auth import headers_of, principal_of, turn_of
 from foretype_backend.doors.contract import DocumentedAnswer
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
@@ -49,7 +49,7 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
 
     A body of another content type is refused: any web page can make a browser send plain text here without asking us first.
     """
-    named = request.headers.get("content-type", _JSON)
+    named = headers_of(request.scope).get("content-type", _JSON)
     if named.partition(";")[0].strip().lower() != _JSON:
         raise InvalidRequestError("Content-Type", f"must be {_JSON}, not {named[:64]}")
     body = bytearray()
@@ -199,7 +199,7 @@ def asked_by(
         class_=class_,
         principal=principal_of(request.scope),
         language=language,
-        traceparent=request.headers.get("traceparent", ""),
+        traceparent=headers_of(request.scope).get("traceparent", ""),
     )
 
 
@@ -257,6 +257,7 @@ class EventStream(Response):
     """
 
     media_type = "text/event-stream"
+    background = None
 
     def __init__(
         self,
@@ -267,7 +268,7 @@ class EventStream(Response):
         on_refusal: Callable[[CompletionOutcome], Response],
         empty_when_shed: bool = True,
     ) -> None:
-        super().__init__()
+        # Its head is the channel's: what a Response prepares for its own is left out.
         self._empty_when_shed = empty_when_shed
         self._run = run
         self._on_delta = on_delta

@@ -98,8 +98,8 @@ def check(body: CompletionRequest) -> None:
     for name, same in _DEFAULTS.items():
         if getattr(body, name) not in same:
             raise InvalidRequestError(name, f"not done here; leave `{name}` out")
-    for name, same in _SAMPLING_DEFAULTS.items():
-        if body.temperature and getattr(body, name) not in same:
+    for name, same in _SAMPLING_DEFAULTS.items() if body.temperature else ():
+        if getattr(body, name) not in same:
             raise InvalidRequestError(
                 name, f"tokens are drawn by `temperature` alone; leave `{name}` out, or ask at temperature 0"
             )

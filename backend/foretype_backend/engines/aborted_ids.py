@@ -24,13 +24,16 @@ class AbortLedger:
     def begin(self, request_id: str) -> bool:
         """A request starts; true when it was aborted before."""
         self._ended.pop(request_id, None)
-        return self._early.pop(request_id, self) is None
+        if request_id not in self._early:
+            return False
+        del self._early[request_id]
+        return True
 
     def end(self, request_id: str) -> None:
         self._put(self._ended, request_id)
 
     def _put(self, ids: OrderedDict[str, None], request_id: str) -> None:
+        ids.pop(request_id, None)
         ids[request_id] = None
-        ids.move_to_end(request_id)
         if len(ids) > _REMEMBERED:
             ids.popitem(last=False)

@@ -118,16 +118,17 @@ class OutputText:
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailableError when its ids are not of this tokenizer."""
-        delta = self._fed(chunk)
         scanner = self._scanner
+        self._delivered = len(scanner.repeated)
+        if chunk.text is not None and not chunk.token_ids:
+            delta = self._feed_text(chunk.text, chunk.logprobs)
+        else:
+            delta = self._feed_ids(chunk)
         unlikely = self._line_logprob < self._least_logprob
         self.ended = scanner.stopped or unlikely or (scanner.in_first_line and self.too_long)
         return delta
 
-    def _fed(self, chunk: Chunk) -> TextDelta | None:
-        self._delivered = len(self._scanner.repeated)
-        if chunk.text is not None and not chunk.token_ids:
-            return self._feed_text(chunk.text, chunk.logprobs)
+    def _feed_ids(self, chunk: Chunk) -> TextDelta | None:
         ready: list[str] = []
         ids, logprobs = chunk.token_ids, chunk.logprobs
         self.generated_tokens += len(ids)
@@ -173,12 +174,13 @@ class OutputText:
         # Without log-probabilities the count is an estimate: this engine reports no tokens.
         tokens = len(logprobs) or (self._tokenizer.count(text) if text else 0)
         self.generated_tokens += tokens
-        logprob = sum(map(_finite, logprobs))
-        self._line_logprob += min(logprob, 0.0)
-        if self.unlikely:
-            return self._delta(self._scanner.flush())
+        if logprobs:
+            logprob = sum(map(_finite, logprobs))
+            self._line_logprob += min(logprob, 0.0)
+            if self.unlikely:
+                return self._delta(self._scanner.flush())
+            self._pending_logprob += logprob
         self._pending_tokens += tokens
-        self._pending_logprob += logprob
         return self._delta(self._scanned(text))
 
     def _scanned(self, text: str) -> str:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import format_datetime
+from email.utils import formatdate
 from typing import Any, Final, TypeVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -21,6 +21,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of the request line and all headers; more is answered with 400, and the connection ends."""
 EXTENSION: Final = "foretype.body"
+_TIMER_S: Final = 0.001
+"""What a timer of the event loop may come too early."""
 _PIPELINED_MAX: Final = 16
 """Requests of one connection that wait for the answer to the one before."""
 
@@ -49,7 +51,7 @@ class Connections:
     open: set[HttpProtocol] = field(default_factory=set["HttpProtocol"])
     idle: OrderedDict[HttpProtocol, None] = field(default_factory=OrderedDict["HttpProtocol", None])
     clock: Callable[[], datetime] = _now
-    dated: datetime | None = None
+    dated: int | None = None
 
 
 def bounded(connections: Connections) -> type[HttpProtocol]:
@@ -61,7 +63,8 @@ class HttpProtocol(HttpToolsProtocol):
     """See the module."""
 
     held: Connections = Connections()
-    _silence: asyncio.TimerHandle | None = None
+    _silence: asyncio.TimerHandle | None = None  # it runs through, from one request to the next
+    _idle_since = 0.0
 
     _in_head = True
     _raw_bytes = 0  # while a head is under way: a field is only known when it has ended
@@ -81,26 +84,40 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _date(self) -> None:
         """The header that every answer has, as uvicorn makes it once a second whether or not anybody asks."""
-        now = self.held.clock().replace(microsecond=0)
+        now = int(self.held.clock().timestamp())
         if now != self.held.dated:
             self.held.dated = now
-            header = (b"date", format_datetime(now, usegmt=True).encode())
+            header = (b"date", formatdate(now, usegmt=True).encode())
             self.server_state.default_headers = [header, *self.config.encoded_headers]
 
     def _idle(self) -> None:
         """No request is under way: from now on it may be silent for a while."""
         self.held.idle.setdefault(self)
+        self._idle_since = self.loop.time()
         if self._silence is None:
-            self._silence = self.loop.call_later(self.held.idle_s, self._silent)
+            self._silence = self.loop.call_later(self.held.idle_s, self._look)
 
     def _busy(self) -> None:
         self.held.idle.pop(self, None)
+
+    def _end_watch(self) -> None:
+        self._busy()
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
 
-    def _silent(self) -> None:
+    def _look(self) -> None:
+        """Whether it has been silent for long enough; the timer is set anew where it has not, and with the next answer where it is busy."""
         self._silence = None
+        if self not in self.held.idle:
+            return
+        rest_s = self._idle_since + self.held.idle_s - self.loop.time()
+        if rest_s > _TIMER_S:
+            self._silence = self.loop.call_later(rest_s, self._look)
+        else:
+            self._silent()
+
+    def _silent(self) -> None:
         if self.transport.get_write_buffer_size():
             self.transport.abort()  # who does not take its answer would hold up the close for ever
         else:
@@ -110,7 +127,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._silent()
 
     def handle_websocket_upgrade(self) -> None:
-        self._busy()
+        self._end_watch()
         self.held.open.discard(self)
         super().handle_websocket_upgrade()
 
@@ -149,7 +166,7 @@ class HttpProtocol(HttpToolsProtocol):
             cast("dict[str, Any]", self.scope)["extensions"] = {EXTENSION: BodyChannel(self, self.cycle)}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._busy()
+        self._end_watch()
         self.held.open.discard(self)
         super().connection_lost(exc)
         if self.served is not None:

@@ -55,7 +55,10 @@ _LONG_BLANK: Final = re.compile(rf"(?<!\s)\s{{{_MOST_BLANKS},}}")
 def has_blanks(text: str, length: int) -> bool:
     """Whether so many white-space characters may stand in a row: none do where this is False. Costs next to nothing."""
     step = length // 2  # a run of this length holds a whole block of half of it, wherever it begins
-    return any(text[at : at + step].isspace() for at in range(0, len(text) - step + 1, step))
+    for at in range(0, len(text) - step + 1, step):
+        if text[at].isspace() and text[at : at + step].isspace():
+            return True
+    return False
 
 
 class Tokenizer(Protocol):

@@ -169,6 +169,7 @@ class _Data(msgspec.Struct):
     error: Any = None
 
 
+_NO_CHOICE: Final = _Choice()
 _LINE_MAX_BYTES = 1 << 20
 
 
@@ -204,7 +205,7 @@ class Reader:
             raise EngineUnavailableError(told, fault=Fault.GARBAGE)
         found: list[Event] = []
         for line in lines:
-            if (event := self._event(line)) is None:
+            if not line or (event := self._event(line)) is None:
                 continue
             found.append(event)
             if event.last:
@@ -246,27 +247,21 @@ class Events(Reader):
         data: _Data = self._decoded(payload)
         if data.error is not None:
             raise self._failed(f"{_message(data.error)}; retry")
-        choice = data.choices[0] if data.choices else _Choice()
+        choice = data.choices[0] if data.choices else _NO_CHOICE
         # On the event after the last choice, or on the last choice itself (llama.cpp, LM Studio, DeepSeek); before, it counts on.
         usage = data.usage if not data.choices or choice.finish_reason is not None else None
-        values = choice.logprobs.values if choice.logprobs else []
         text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
-        return Event(
-            text=text,
-            tokens=len(choice.token_ids or values) or int(bool(text)),
-            token_ids=tuple(choice.token_ids or ()),
-            logprobs=all_of(values),
-            finish=_finish(choice.finish_reason),
-            prompt_tokens=usage.prompt_tokens if usage else None,
-            generated_tokens=usage.completion_tokens if usage else None,
-            cached_tokens=usage.cached_tokens if usage else None,
-            last=usage is not None and not data.choices,
-        )
+        values = choice.logprobs.values if choice.logprobs else ()
+        token_ids = tuple(choice.token_ids) if choice.token_ids else ()
+        tokens, logprobs = len(token_ids or values) or int(bool(text)), all_of(values) if values else ()
+        finish = None if choice.finish_reason is None else _finish(choice.finish_reason)
+        if usage is None:
+            return Event(text, tokens, token_ids, logprobs, finish)
+        counts = usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens
+        return Event(text, tokens, token_ids, logprobs, finish, *counts, last=not data.choices)
 
 
-def _finish(reason: str | None) -> EngineFinish | None:
-    if reason is None:
-        return None
+def _finish(reason: str) -> EngineFinish:
     if reason == "length":
         return EngineFinish.LENGTH
     return EngineFinish.ABORTED if reason == "abort" else EngineFinish.END_TOKEN

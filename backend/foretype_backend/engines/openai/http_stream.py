@@ -20,7 +20,7 @@ from foretype_backend.engines.openai.server_name import ServerName
 
 _HEAD_MAX_BYTES: Final = 64 * 1024
 _TEXT_MAX_BYTES: Final = 64 * 1024
-_IDLE_MAX: Final = 64
+_IDLE_MAX: Final = 256
 _IDLE_S: Final = 4.0
 """A connection that was idle for longer is not used again: many servers close theirs after five seconds."""
 _REST_S: Final = 1.0
@@ -167,25 +167,24 @@ class StreamedResponse(asyncio.Protocol):
         return bool(self.status or self._head_bytes)
 
     async def ask(self, request: bytes) -> None:
-        """Send, and wait for the head. Raises httpx.TransportError: the connection broke, or is silent."""
+        """Send, and wait for what follows the head. Raises httpx.TransportError: the connection broke, or is silent."""
         self._begin()
         if self._transport is not None:
             self._transport.write(request)
         self._heard = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._pool.idle_timeout_s, self._silent)
-        while not self.status:
+        while not (self._parts or self._whole):
             await self._more()
 
     async def read(self) -> bytes:
         """What came since the last call, in the order it came; empty at the end. Raises httpx.TransportError."""
-        while not self._parts:
+        while not (parts := self._parts):
             if self._whole:
                 return b""
             await self._more()
-        data = b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]
-        self._parts.clear()
-        return data
+        self._parts = []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def text(self) -> str:
         """What is left of it, or its beginning where that is much."""
@@ -219,14 +218,11 @@ class StreamedResponse(asyncio.Protocol):
             self._transport.abort()
         self._pool.gone(self)
 
-    async def _more(self) -> None:
+    def _more(self) -> asyncio.Future[None]:
         if self._fault is not None:
             raise self._fault
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def _free(self) -> None:
         """Nothing of the answer is left to come. The timer of silence may go on; that of the rest of an answer may not."""
@@ -308,7 +304,6 @@ class StreamedResponse(asyncio.Protocol):
         if status >= 200 and not self._surplus:  # what comes before is no answer
             self.status = status
             self._keep = self._parser.should_keep_alive()
-            self._wake()
 
     def on_body(self, body: bytes) -> None:
         if not self._left and not self._surplus:

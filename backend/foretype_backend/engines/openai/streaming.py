@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -210,9 +209,10 @@ class StreamingServer(Server, ABC):
         if answer is None:
             return
         try:
-            with contextlib.suppress(httpx.HTTPError, EngineUnavailableError):
-                while not whole:
-                    whole = bool(self._chunks(stream, await answer.read()))
+            while not whole:
+                whole = bool(self._chunks(stream, await answer.read()))
+        except (httpx.HTTPError, EngineUnavailableError):
+            pass  # nobody waits for it
         finally:
             if whole and not stream.cut:
                 answer.leave()
@@ -225,9 +225,10 @@ class StreamingServer(Server, ABC):
         """What came, up to the event that says its last; of what is over nothing but that. Nothing comes at the end of the answer."""
         found = list[Chunk]()
         for event in stream.events.feed(data):
-            stream.cut = event.cut
             self._count(stream, event)
-            stream.finish = event.finish or stream.finish
+            if event.finish is not None:
+                stream.finish = event.finish
+            stream.cut = event.cut
             if stream.over:
                 self._tokens_after_cancel += event.tokens
             elif (piece := self._piece(stream, event)) is not None:
