@@ -93,7 +93,8 @@ class PrefixMemo(Generic[_Given, _Made]):
         key = owner, self._head(given)
         known = self._young.get(key) or self._old.get(key)
         if known is not None and known.given == given:
-            self._keep(key, known)
+            if key not in self._young:
+                self._keep(key, known)
             return known.made
         same = 0 if known is None else known.same(given)
         cuts, ends = ([], []) if known is None else (known.cuts[:same], known.ends[:same])
@@ -112,8 +113,6 @@ class PrefixMemo(Generic[_Given, _Made]):
 
     def _keep(self, key: Hashable, known: _Known) -> None:
         former = self._young.get(key)
-        if former is known:
-            return
         self._young[key] = known
         self._held += known.size - (0 if former is None else former.size)
         if self._held > self._most:

@@ -300,6 +300,7 @@ class EventStream(Response):
         if refused and not channel.started and waiting is None:
             await self._on_refusal(outcome)(scope, receive, send)
             return
-        await channel.drained()
+        if not channel.ready:
+            await channel.drained()
         last = joined(waiting, outcome.rest)
         channel.end((b"" if last is None else self._on_delta(last)) + self._on_end(outcome), _HEADERS)

@@ -233,8 +233,6 @@ class BodyChannel:
 
     async def drained(self) -> None:
         """Return when the client has taken what was too much for it, or has left; after a while it is made to."""
-        if self.ready:
-            return
         try:
             async with asyncio.timeout(self._protocol.held.idle_s):
                 await self._cycle.flow.drain()

@@ -223,17 +223,17 @@ class StreamingServer(Server, ABC):
 
     def _chunks(self, stream: Stream, data: bytes) -> list[Chunk]:
         """What came, up to the event that says its last; of what is over nothing but that. Nothing comes at the end of the answer."""
-        found = list[Chunk]()
+        found: list[Chunk] = []
         for event in stream.events.feed(data):
             self._count(stream, event)
             if event.finish is not None:
                 stream.finish = event.finish
-            stream.cut = event.cut
             if stream.over:
                 self._tokens_after_cancel += event.tokens
             elif (piece := self._piece(stream, event)) is not None:
                 found.append(piece)
             if event.last or (stream.finish is not None and not self._features.usage):
+                stream.cut = event.cut
                 usage = stream.usage or event
                 end = self._last(stream, usage.cached_tokens)
                 counts = {"prompt_tokens": usage.prompt_tokens, "generated_tokens": usage.generated_tokens}
