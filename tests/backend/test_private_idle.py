@@ -18,6 +18,9 @@ from foretype_backend.transport.server import EndableServer
 from foretype_client.private_gateway.finding import find_gateway
 from foretype_eval.gateway import GatewayOptions, connected, private_gateway
 from starlette.applications import Starlette
+from uvicorn.server import ServerState
+
+from client import virtual
 
 WATCHED_S = 2.0
 WAKES_PER_S_MAX = 8
@@ -69,6 +72,45 @@ async def _serving(held: Connections) -> AsyncGenerator[httpx.AsyncClient]:
         finally:
             server.should_exit = True
             await asyncio.wait_for(serving, 60)
+
+
+class _Transport(asyncio.Transport):
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    closed = False
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def resume_reading(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("pauses_s", [(), (29,), (29, 29, 1), (15, 15, 15)])
+def test_a_connection_ends_as_long_after_its_last_answer_as_it_may_be_silent(pauses_s: tuple[float, ...]) -> None:
+    async def scenario() -> None:
+        config = uvicorn.Config(Starlette(), lifespan="off", timeout_keep_alive=1000)
+        config.load()
+        protocol, transport = bounded(Connections(idle_s=30))(config, ServerState(), {}), _Transport()
+        protocol.connection_made(transport)
+        for pause_s in pauses_s:
+            await asyncio.sleep(pause_s)
+            protocol.data_received(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(29.9)
+        assert not transport.closed
+        await asyncio.sleep(0.2)
+        assert transport.closed
+        protocol.connection_lost(None)
+
+    virtual.run(scenario)
 
 
 async def test_an_answer_has_the_date_of_its_own_request_on_a_connection_that_was_silent() -> None:
