@@ -259,7 +259,10 @@ async def test_a_process_that_nobody_asks_ends_and_the_next_request_starts_anoth
         await until(lambda before=before: engine.process_id is None and not psutil.pid_exists(before))
         await engine.ready()  # it serves: a request is all that it waits for
         assert engine.statistics().restarts == 0 and engine.capabilities().token_ids
-        await engine.warm(PROMPT)
+        warming = asyncio.ensure_future(engine.warm(PROMPT))
+        while not warming.done():
+            await engine.ready()  # on its way back, too
+            await asyncio.sleep(0.01)
         assert engine.process_id not in (None, before)
     await engine.close()
 

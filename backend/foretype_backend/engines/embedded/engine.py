@@ -68,7 +68,7 @@ class EmbeddedEngine:
         self._ready: Ready | None = None
         self._ready_again = asyncio.Event()
         self._wanted = asyncio.Event()
-        self._resting = False
+        self._rests = False  # or is on its way back: who asks meanwhile waits, and is answered
         self._asked_s = 0.0
         self._supervisor: asyncio.Task[None] | None = None
         self._last_error = "the engine is not started; call start() first"
@@ -119,11 +119,11 @@ class EmbeddedEngine:
         for process in mine:
             if process is not None:
                 await process.close()
-        self._last_error = "the engine was closed"
+        self._last_error, self._rests = "the engine was closed", False
         self._fail_all(self._last_error)
 
     async def ready(self) -> None:
-        if self._process is None and not self._resting:
+        if self._process is None and not self._rests:
             raise EngineUnavailableError(self._last_error)
 
     async def _supervise(self, process: EngineProcess) -> None:
@@ -152,7 +152,7 @@ class EmbeddedEngine:
                     process, ready = await EngineProcess.open(self._config)
                     break
                 except EngineStartError as error:
-                    self._last_error = str(error)
+                    self._last_error, self._rests = str(error), False
                     _logger.error("the engine cannot be started again: %s", error)
             self._attach(process, ready)
 
@@ -160,13 +160,10 @@ class EmbeddedEngine:
         """End the process, and wait until somebody asks."""
         self._last_error = "the engine rested; it is started again, retry"
         self._wanted.clear()
-        self._resting = True
+        self._rests = True
         _logger.info("the engine rests: nobody asked for %g s", self._config.rest_after_s)
-        try:
-            await process.close()
-            await self._wanted.wait()
-        finally:
-            self._resting = False
+        await process.close()
+        await self._wanted.wait()
 
     async def _watch(self, process: EngineProcess) -> str | None:
         """Take reports until the process is gone or hangs, and say why; None once nobody has asked for long."""
@@ -187,7 +184,7 @@ class EmbeddedEngine:
                 self._take(report)
 
     def _attach(self, process: EngineProcess, ready: Ready) -> None:
-        self._process, self._ready = process, ready
+        self._process, self._ready, self._rests = process, ready, False
         self._ready_again.set()
 
     # Reports
