@@ -1,5 +1,7 @@
 """What a hand is used to in Neovim, with the plugin as without it: undo, Ctrl+C, keys with Alt, files of DOS. In both kinds of it."""
 
+import contextlib
+
 import pytest
 from e2e.editors.neovim_support import Neovim, OldNeovim
 from e2e.lsp_support import SOURCE, server_command
@@ -41,11 +43,21 @@ def test_an_accept_is_an_undo_step_of_its_own(neovim):
     assert mode(neovim) == "n"
 
 
+def left(neovim, key):
+    """Insert mode, by this key. Of Ctrl+C that comes while it works on a message Neovim 0.7 interrupts that alone: it is pressed again."""
+    for _ in range(5):
+        neovim.press(key)
+        with contextlib.suppress(TimeoutError):
+            neovim.until(lambda _: mode(neovim) == "n", 5)
+            return
+    raise AssertionError(f"{key} does not leave insert mode")
+
+
 @pytest.mark.parametrize("key", ["Escape", "C-c", "C-["])
 def test_whatever_key_leaves_insert_mode_takes_the_suggestion_away(neovim, key):
     neovim.offered()
-    neovim.press(key)
-    neovim.until(lambda _: mode(neovim) == "n" and neovim.ghost() == "")
+    left(neovim, key)
+    neovim.until(lambda _: neovim.ghost() == "")
     neovim.type("gg")
     neovim.until(lambda _: neovim.ask("vim.fn.line('.')") == 1)
     assert neovim.ghost() == ""
