@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -20,7 +22,8 @@ class Made(Protocol):
     def __iadd__(self, more: Any, /) -> Self: ...
 
 
-_ENTRY: Final = 64
+_ENTRY_BYTES: Final = 1024
+"""Of one that is remembered, beside its contents: key with its head, places in tables."""
 
 _Given = TypeVar("_Given", bound=Sequence[Any])
 _Made = TypeVar("_Made", bound=Made)
@@ -31,12 +34,12 @@ class _Known(NamedTuple):
 
     given: Any
     made: Any
-    cuts: list[int]
-    ends: list[int]
+    cuts: array[int]
+    ends: array[int]
 
     @property
-    def size(self) -> int:
-        return len(self.given) + len(self.made) + _ENTRY
+    def bytes(self) -> int:
+        return _ENTRY_BYTES + sum(map(sys.getsizeof, self))
 
     def same(self, given: Any) -> int:
         """Pieces that another begins with, and one more behind them: where a piece ends may depend on how the next one begins."""
@@ -60,7 +63,7 @@ class PrefixMemo(Generic[_Given, _Made]):
             a place is cut as it is in the whole.
         make: what a piece is turned into; joined they are what the whole is turned into.
         empty: what nothing is turned into.
-        most: that a generation holds: lengths of what was given and made, and a constant for each.
+        most: bytes that a generation holds.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class PrefixMemo(Generic[_Given, _Made]):
                 self._keep(key, known)
             return known.made
         same = 0 if known is None else known.same(given)
-        cuts, ends = ([], []) if known is None else (known.cuts[:same], known.ends[:same])
+        cuts, ends = (array("Q"), array("Q")) if known is None else (known.cuts[:same], known.ends[:same])
         start, made = (cuts[-1], known.made[: ends[-1]]) if known is not None and same else (0, self._empty())
         for piece in self._pieces(given[start:]):  # pyright: ignore[reportArgumentType] - a part is of the same type
             made += self._make(piece)
@@ -114,7 +117,7 @@ class PrefixMemo(Generic[_Given, _Made]):
     def _keep(self, key: Hashable, known: _Known) -> None:
         former = self._young.get(key)
         self._young[key] = known
-        self._held += known.size - (0 if former is None else former.size)
+        self._held += known.bytes - (0 if former is None else former.bytes)
         if self._held > self._most:
             self._turn()
         if self._timer is None:

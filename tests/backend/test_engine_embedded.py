@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from backend.world import closing, until
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.embedded.engine import EmbeddedEngine
+from foretype_backend.engines.embedded.ipc import Ready
 from foretype_backend.engines.embedded.libraries import LIBRARIES
 from foretype_backend.engines.embedded.process import EngineProcess
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
@@ -265,6 +267,33 @@ async def test_a_process_that_nobody_asks_ends_and_the_next_request_starts_anoth
             await asyncio.sleep(0.01)
         assert engine.process_id not in (None, before)
     await engine.close()
+
+
+async def test_a_rest_that_the_machine_does_not_let_end_is_told_and_ended_later(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = EmbeddedEngine.from_config(
+        model=model, threads=1, restart_wait_s=60.0, hang_s=0.1, healthy_after_s=0.0, rest_after_s=0.3
+    )
+    await engine.start()
+    opened, tried = EngineProcess.open, 0
+
+    async def open_(config: EmbeddedConfig, begun: EngineProcess | None = None) -> tuple[EngineProcess, Ready]:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise OSError(errno.EMFILE, "too many open files")
+        with pytest.raises(EngineUnavailableError, match="too many open files"):
+            await engine.ready()
+        return await opened(config, begun)
+
+    monkeypatch.setattr(EngineProcess, "open", open_)
+    await until(lambda: engine.process_id is None)
+    await engine.ready()
+    assert len(ids_of(await collect(engine, "after", PROMPT))) == 8 and tried == 2
+    await engine.close()
+    with pytest.raises(EngineUnavailableError, match="closed"):
+        await engine.ready()
 
 
 async def test_a_process_that_has_to_wait_for_its_requests_does_not_rest(model: Path) -> None:

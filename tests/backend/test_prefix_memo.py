@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sysconfig
+import tracemalloc
 import weakref
 from array import array
 from pathlib import Path
@@ -17,6 +18,7 @@ from context.tiny import tiny
 from foretype_backend import prefix_memo
 from foretype_backend.engines.openai.json_ids import JsonIds
 from foretype_backend.prefix_memo import PrefixMemo
+from foretype_backend.serving import encoded_texts
 from foretype_backend.serving.encoded_texts import RememberedPrompts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,7 +99,7 @@ async def test_what_was_not_asked_for_in_a_while_leaves_memory_though_nobody_ask
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prefix_memo, "UNUSED_S", 0.02)
-    words = Words(most=1000)
+    words = Words(most=17_000)
     assert words.asks("some more words") == 3 and words.asks("some more words") == 0
     made = weakref.ref(words.memo("me", "some more words"))
     assert made() is not None
@@ -106,13 +108,29 @@ async def test_what_was_not_asked_for_in_a_while_leaves_memory_though_nobody_ask
 
 
 async def test_no_more_is_held_than_two_generations_and_what_is_in_use_stays() -> None:
-    words = Words(most=1000)  # some twelve texts
+    words = Words(most=17_000)  # some twelve texts
     for number in range(200):
         words.asks(f"{number:03} a b c")
         assert words.asks("xx y") == 0 or number == 0
-    assert sum(words.asks(f"{number:03} a b c") == 0 for number in reversed(range(200))) <= 2 * 1000 / 70
+    assert sum(words.asks(f"{number:03} a b c") == 0 for number in reversed(range(200))) <= 2 * 17_000 / 1300
     words.memo.forget()
     assert words.asks("xx y") == 2
+
+
+@pytest.mark.parametrize("text", [CODE[:6900], CODE[:520], "7" * 3000, "\u4e2d\U0001f600" * 900, "a\n\n" * 1000])
+async def test_what_is_held_counts_in_bytes_whatever_the_texts_are(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 1 << 19
+    monkeypatch.setattr(encoded_texts, "_PROMPTS_MOST", most)
+    prompts = RememberedPrompts(TOKENIZER)
+    prompts.ids_of("me", f"{text} again")
+    tracemalloc.start()
+    try:
+        for number in range(2 * most // len(text)):
+            prompts.ids_of(f"{number}", f"{number} {text}")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most / 2 < held < 2.2 * most
 
 
 async def test_short_texts_are_encoded_again_and_fill_no_memory() -> None:

@@ -19,8 +19,8 @@ from foretype_backend.prefix_memo import PrefixMemo
 _CAPACITY_TOKENS: Final = 1 << 14
 _SHORTEST_CHARS: Final = 128
 """Shorter texts are encoded again: that costs less than the entry."""
-_PROMPTS_MOST: Final = 1 << 24
-"""Characters and token ids of a generation, in 45 MiB: some 2,400 prompts of 1,500 tokens, each of another sender or file."""
+_PROMPTS_MOST: Final = 45 << 20
+"""Bytes of a generation: some 2,300 prompts of 1,500 tokens, each of another sender or file."""
 _HEAD_CHARS: Final = 512
 """Texts that begin with as many go on from each other; shorter ones are encoded again. Of two files that begin with the same licence the one that was sent last is remembered."""
 

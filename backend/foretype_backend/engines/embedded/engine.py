@@ -68,7 +68,9 @@ class EmbeddedEngine:
         self._ready: Ready | None = None
         self._ready_again = asyncio.Event()
         self._wanted = asyncio.Event()
-        self._rests = False  # or is on its way back: who asks meanwhile waits, and is answered
+        self._rests = False
+        self._back_by_s = 0.0
+        """Until then who asks waits for a process that comes back from its rest."""
         self._asked_s = 0.0
         self._supervisor: asyncio.Task[None] | None = None
         self._last_error = "the engine is not started; call start() first"
@@ -119,11 +121,12 @@ class EmbeddedEngine:
         for process in mine:
             if process is not None:
                 await process.close()
-        self._last_error, self._rests = "the engine was closed", False
+        self._last_error, self._back_by_s = "the engine was closed", 0.0
         self._fail_all(self._last_error)
 
     async def ready(self) -> None:
-        if self._process is None and not self._rests:
+        back = asyncio.get_running_loop().time() < self._back_by_s
+        if self._process is None and not self._rests and not back:
             raise EngineUnavailableError(self._last_error)
 
     async def _supervise(self, process: EngineProcess) -> None:
@@ -151,8 +154,8 @@ class EmbeddedEngine:
                 try:
                     process, ready = await EngineProcess.open(self._config)
                     break
-                except EngineStartError as error:
-                    self._last_error, self._rests = str(error), False
+                except (EngineStartError, OSError) as error:  # of the machine, which has no process or file left
+                    self._last_error, self._back_by_s = str(error), 0.0
                     _logger.error("the engine cannot be started again: %s", error)
             self._attach(process, ready)
 
@@ -162,8 +165,12 @@ class EmbeddedEngine:
         self._wanted.clear()
         self._rests = True
         _logger.info("the engine rests: nobody asked for %g s", self._config.rest_after_s)
-        await process.close()
-        await self._wanted.wait()
+        try:
+            await process.close()
+            await self._wanted.wait()
+        finally:
+            self._rests = False
+        self._back_by_s = asyncio.get_running_loop().time() + self._config.restart_wait_s
 
     async def _watch(self, process: EngineProcess) -> str | None:
         """Take reports until the process is gone or hangs, and say why; None once nobody has asked for long."""
@@ -184,7 +191,7 @@ class EmbeddedEngine:
                 self._take(report)
 
     def _attach(self, process: EngineProcess, ready: Ready) -> None:
-        self._process, self._ready, self._rests = process, ready, False
+        self._process, self._ready = process, ready
         self._ready_again.set()
 
     # Reports

@@ -151,7 +151,7 @@ class StreamingServer(Server, ABC):
             stream.body["cache_salt"] = self._salt(request.salt)
 
     async def _ask(self, stream: Stream) -> StreamedResponse:
-        """Send it, on a connection that is free or on a new one; returns with the head of the answer."""
+        """Send it, on a connection that is free or on a new one; returns with what follows the head of the answer."""
         streams = self._asked()
         request = streams.request(msgspec.json.encode(stream.body), stream.headers)
         kept = streams.kept()
