@@ -41,7 +41,7 @@ class Connections:
         most: that may be open.
         idle_s: that one may be open without a request, or with one whose head does not end.
         open: all of them.
-        idle: those without a request under way, longest ago first.
+        idle: those without a request under way, and since when by the loop's clock, longest ago first.
         clock: for the header with the date.
         dated: the second that it was made in.
     """
@@ -49,7 +49,7 @@ class Connections:
     most: int = 4096
     idle_s: float = 30.0
     open: set[HttpProtocol] = field(default_factory=set["HttpProtocol"])
-    idle: OrderedDict[HttpProtocol, None] = field(default_factory=OrderedDict["HttpProtocol", None])
+    idle: OrderedDict[HttpProtocol, float] = field(default_factory=OrderedDict["HttpProtocol", float])
     clock: Callable[[], datetime] = _now
     dated: int | None = None
 
@@ -64,7 +64,6 @@ class HttpProtocol(HttpToolsProtocol):
 
     held: Connections = Connections()
     _silence: asyncio.TimerHandle | None = None  # it runs through, from one request to the next
-    _idle_since = 0.0
 
     _in_head = True
     _raw_bytes = 0  # while a head is under way: a field is only known when it has ended
@@ -92,8 +91,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _idle(self) -> None:
         """No request is under way: from now on it may be silent for a while."""
-        self.held.idle.setdefault(self)
-        self._idle_since = self.loop.time()
+        self.held.idle[self] = self.loop.time()
         if self._silence is None:
             self._silence = self.loop.call_later(self.held.idle_s, self._look)
 
@@ -109,9 +107,10 @@ class HttpProtocol(HttpToolsProtocol):
     def _look(self) -> None:
         """Whether it has been silent for long enough; the timer is set anew where it has not, and with the next answer where it is busy."""
         self._silence = None
-        if self not in self.held.idle:
+        since = self.held.idle.get(self)
+        if since is None:
             return
-        rest_s = self._idle_since + self.held.idle_s - self.loop.time()
+        rest_s = since + self.held.idle_s - self.loop.time()
         if rest_s > _TIMER_S:
             self._silence = self.loop.call_later(rest_s, self._look)
         else:
