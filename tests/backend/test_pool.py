@@ -98,9 +98,9 @@ async def test_a_request_is_on_its_way_before_the_books_are_kept(monkeypatch: py
     async with pool_of(Replica()) as pool:
         leaves, keeps = VllmServerEngine._ask, pool.book.sent
 
-        async def leaving(self: VllmServerEngine, stream: Stream) -> StreamedResponse:
+        async def leaving(self: VllmServerEngine, *asked: Any) -> StreamedResponse:
             turns.append("left")
-            return await leaves(self, stream)
+            return await leaves(self, *asked)
 
         def keeping(*arguments: Any) -> None:
             turns.append("noted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
 import math
@@ -17,7 +16,7 @@ from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_context.prompt.templates import PSM_GROWING, SPM, Grammar, IdsOf
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import RequestClass
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -52,15 +51,14 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
     named = headers_of(request.scope).get("content-type", _JSON)
     if named.partition(";")[0].strip().lower() != _JSON:
         raise InvalidRequestError("Content-Type", f"must be {_JSON}, not {named[:64]}")
-    body = bytearray()
-    try:
-        async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                body += part
-                if len(body) > max_bytes:
-                    raise InvalidRequestError("body", f"larger than {max_bytes} bytes")
-    except TimeoutError:
-        raise InvalidRequestError("body", f"did not arrive within {BODY_S:g} s") from None
+    if all_here(request.scope):
+        body = await _received(request.receive, max_bytes)
+    else:
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = await _received(request.receive, max_bytes)
+        except TimeoutError:
+            raise InvalidRequestError("body", f"did not arrive within {BODY_S:g} s") from None
     began = time.perf_counter()
     try:
         return msgspec.json.decode(body, type=type_)
@@ -81,6 +79,20 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
         turn = turn_of(request.scope)
         if turn is not None:
             turn.spend(time.perf_counter() - began)
+
+
+async def _received(receive: Receive, max_bytes: int) -> bytearray:
+    """A whole body. Starlette's own way takes a generator for each, which the event loop has to keep a list of."""
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > max_bytes:
+            raise InvalidRequestError("body", f"larger than {max_bytes} bytes")
+        more = message.get("more_body", False)
+    return body
 
 
 def fim_segments(

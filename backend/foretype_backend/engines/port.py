@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -56,6 +56,8 @@ class GenerationRequest(msgspec.Struct, frozen=True):
         origin: what the prompt is made of, for engines that route or keep tiers.
         traceparent: the gateway's span (W3C Trace Context), for servers that trace as well; "" where nothing is traced.
         handed: what a replica that computed the prompt says of where it is.
+        take: is given a chunk in the very moment in which it comes, by engines that can, and returns whether it takes the next one as well.
+            What it took is not yielded; the chunk with which it ends is, and what follows. It never raises.
     """
 
     id: str
@@ -68,6 +70,7 @@ class GenerationRequest(msgspec.Struct, frozen=True):
     origin: Origin | None = None
     traceparent: str = ""
     handed: Mapping[str, Any] = {}
+    take: Callable[[Chunk], bool] | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

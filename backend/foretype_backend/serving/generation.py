@@ -36,6 +36,90 @@ class _OtherBeginningError(Exception):
 _log = logging.getLogger("foretype.gateway")
 
 
+class _Answer:
+    """What is made of the chunks of one attempt, in the moment in which each comes: text is delivered, until something ends it.
+
+    Args:
+        began: called with the record's first chunk noted.
+        clock: of the records, in seconds.
+        now: of deadlines.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        deliver: Callable[[TextDelta], None],
+        *,
+        began: Callable[[Record], None],
+        clock: Callable[[], float],
+        now: Callable[[], float],
+    ) -> None:
+        self._record = record
+        self._deliver = deliver
+        self._began = began
+        self._clock = clock
+        self._now = now
+        self._outcome: CompletionOutcome | None = None
+        self._failed: Exception | None = None
+
+    @property
+    def over(self) -> bool:
+        return self._outcome is not None or self._failed is not None
+
+    def outcome(self) -> CompletionOutcome:
+        """When it is over. Raises what ended it."""
+        if self._outcome is None:
+            raise self._failed or EngineUnavailableError("the engine has not ended the stream")
+        return self._outcome
+
+    def take(self, chunk: Chunk) -> bool:
+        """Whether it goes on."""
+        try:
+            self._outcome = self._taken(chunk)
+        except Exception as error:  # noqa: BLE001 - whoever reads the stream is to raise it, not the engine that calls
+            self._failed = error
+            return False
+        return self._outcome is None
+
+    def _taken(self, chunk: Chunk) -> CompletionOutcome | None:
+        record, output = self._record, self._record.output
+        record.note(chunk, self._clock())
+        if not record.measured:
+            record.measured = True
+            self._began(record)
+        delta = output.feed(chunk)
+        if record.stop_reason is not None:
+            # While the engine has not ended it, only what still comes is counted.
+            return None if chunk.finish is None else self._ended(record.stop_reason)
+        if output.ended and output.strayed and record.answer_start is None:
+            raise _OtherBeginningError
+        if delta is not None:
+            if record.first_text is None:
+                record.first_text = self._clock()
+            if chunk.finish in (None, EngineFinish.ABORTED):
+                self._deliver(delta)
+                delta = None
+        if output.ended or record.enough:
+            return self._ended(Reason.STOP if output.stopped else Reason.LENGTH, rest=delta)
+        return None if chunk.finish is None else self._finished(chunk.finish, delta)
+
+    def _finished(self, finish: EngineFinish, delta: TextDelta | None) -> CompletionOutcome:
+        record, output = self._record, self._record.output
+        if finish is EngineFinish.ABORTED:
+            if self._now() >= record.job.deadline:
+                return self._ended(Reason.EXPIRED, "the deadline passed before the engine could start")
+            raise EngineUnavailableError("the engine dropped the request; retry")
+        if finish is EngineFinish.END_TOKEN and not output.begun and record.answer_start is None:
+            raise _OtherBeginningError
+        rest = joined(delta, output.finish())
+        if rest is not None and record.first_text is None:
+            record.first_text = self._clock()
+        return self._ended(Reason.END_OF_MIDDLE if finish is EngineFinish.END_TOKEN else Reason.LENGTH, rest=rest)
+
+    def _ended(self, reason: Reason, message: str = "", *, rest: TextDelta | None = None) -> CompletionOutcome:
+        return self._record.ended(reason, self._clock(), message, rest=rest)
+
+
 class Generation:
     """Runs requests on one engine.
 
@@ -81,7 +165,7 @@ class Generation:
         strayed = False
         while True:
             if record.stop_reason is not None:
-                return self._ended(record, record.stop_reason)
+                return record.ended(record.stop_reason, self._clock())
             try:
                 if strayed and record.answer_start is None:
                     await self._begin(record, deliver)
@@ -118,7 +202,7 @@ class Generation:
         if job.prefill_only:
             await self._engine.warm(job.prompt.ids, salt=salt, origin=origin)
             record.warmed(self._clock())
-            return self._ended(record, record.stop_reason or Reason.LENGTH)
+            return record.ended(record.stop_reason or Reason.LENGTH, self._clock())
         params = GenerationParams(
             max_tokens=max(1, job.most_tokens - len(record.answer_start or ())),
             end_token_ids=self._end_token_ids if job.end_token_ids is None else job.end_token_ids,
@@ -126,9 +210,13 @@ class Generation:
             stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
             begins="" if record.answer_start else job.stop.repeats,
         )
-        stream = self._engine.generate(self._request(record, params, salt, origin))
+        answer = _Answer(record, deliver, began=self._began, clock=self._clock, now=self._loop.time)
+        stream = self._engine.generate(self._request(record, params, salt, origin, take=answer.take))
         try:
-            return await self._consume(record, stream, deliver)
+            async for chunk in stream:
+                if answer.over or not answer.take(chunk):
+                    return answer.outcome()
+            raise EngineUnavailableError("the engine ended the stream without saying why; retry")
         finally:
             await self._release(record, stream)
 
@@ -178,7 +266,13 @@ class Generation:
         return self._read
 
     def _request(
-        self, record: Record, params: GenerationParams, salt: str | None, origin: Origin, given: Sequence[int] = ()
+        self,
+        record: Record,
+        params: GenerationParams,
+        salt: str | None,
+        origin: Origin,
+        given: Sequence[int] = (),
+        take: Callable[[Chunk], bool] | None = None,
     ) -> GenerationRequest:
         job, behind = record.job, [*(record.answer_start or ()), *given]
         text = self._tokenizer.decode(behind).decode("utf-8", "replace") if behind else ""
@@ -192,6 +286,7 @@ class Generation:
             deadline=job.deadline,
             origin=origin,
             traceparent=record.traceparent,
+            take=take,
         )
 
     def _whose(self, job: AdmittedRequest) -> tuple[str | None, Origin]:
@@ -203,46 +298,6 @@ class Generation:
         owner = salts.rights.owner(who.tenant, job.repository, team=who.team, user=who.user, credential=who.credential)
         origin = msgspec.structs.replace(job.origin, owner=owner) if owner else job.origin
         return salts.salt(salts.namespace(job.tenant, job.repository, owner=owner)), origin
-
-    async def _consume(
-        self, record: Record, stream: AsyncIterator[Chunk], deliver: Callable[[TextDelta], None]
-    ) -> CompletionOutcome:
-        output = record.output
-        async for chunk in stream:
-            record.note(chunk, self._clock())
-            if not record.measured:
-                record.measured = True
-                self._began(record)
-            delta = output.feed(chunk)
-            if record.stop_reason is not None:
-                if chunk.finish is None:
-                    continue  # already aborted: only count what still comes
-                return self._ended(record, record.stop_reason)
-            if output.ended and output.strayed and record.answer_start is None:
-                raise _OtherBeginningError
-            if delta is not None:
-                if record.first_text is None:
-                    record.first_text = self._clock()
-                if chunk.finish in (None, EngineFinish.ABORTED):
-                    deliver(delta)
-                    delta = None
-            if output.ended or record.enough:
-                return self._ended(record, Reason.STOP if output.stopped else Reason.LENGTH, rest=delta)
-            if chunk.finish is not None:
-                break
-        else:
-            raise EngineUnavailableError("the engine ended the stream without saying why; retry")
-        if chunk.finish is EngineFinish.ABORTED:
-            if self._loop.time() >= record.job.deadline:
-                return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
-            raise EngineUnavailableError("the engine dropped the request; retry")
-        if chunk.finish is EngineFinish.END_TOKEN and not output.begun and record.answer_start is None:
-            raise _OtherBeginningError
-        rest = joined(delta, output.finish())
-        if rest is not None and record.first_text is None:
-            record.first_text = self._clock()
-        reason = Reason.END_OF_MIDDLE if chunk.finish is EngineFinish.END_TOKEN else Reason.LENGTH
-        return self._ended(record, reason, rest=rest)
 
     async def _release(self, record: Record, stream: AsyncIterator[Chunk]) -> None:
         """Close the engine's stream, which aborts what still runs; never wait longer than the grace for it."""
@@ -260,8 +315,3 @@ class Generation:
             _log.error("the engine did not release a request within %.0f ms", self._limits().abort_grace_ms)
         except EngineUnavailableError:
             _log.warning("the engine was lost while a request was being closed")
-
-    def _ended(
-        self, record: Record, reason: Reason, message: str = "", *, rest: TextDelta | None = None
-    ) -> CompletionOutcome:
-        return record.ended(reason, self._clock(), message, rest=rest)

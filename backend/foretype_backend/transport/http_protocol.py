@@ -205,11 +205,12 @@ class BodyChannel:
 
     async def while_connected(self, work: Awaitable[_T]) -> _T | None:
         """Await `work`; cancel it and return None when the client leaves first."""
-        task = self._task = asyncio.current_task()
+        loop = self._protocol.loop
+        task = self._task = asyncio.current_task(loop)
         self._protocol.served = self
         self._cycle.flow.resume_reading()  # or nobody would hear that the client leaves
         if self._cycle.disconnected:
-            asyncio.get_running_loop().call_soon(self.client_left)
+            loop.call_soon(self.client_left)
         try:
             return await work
         except asyncio.CancelledError:

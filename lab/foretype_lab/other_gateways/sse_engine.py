@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import itertools
 import sys
 from collections import deque
@@ -159,6 +160,7 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--frame-ms", type=float, default=5.0)
     chosen = parser.parse_args()
+    gc.disable()  # a pause of the engine is no latency of the gateway, and nothing here holds itself
     if sys.platform == "win32":
         asyncio.run(_main(chosen.port, chosen.frame_ms / 1000))
     else:

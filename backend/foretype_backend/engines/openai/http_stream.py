@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 import httptools
@@ -80,10 +80,9 @@ class HttpStreams:
 
     def kept(self) -> StreamedResponse | None:
         """A connection that is free; the caller closes it, as one of :meth:`connect`."""
-        oldest = asyncio.get_running_loop().time() - _IDLE_S
         while self._idle:
             answer = self._idle.pop()
-            if answer.idle_since >= oldest:
+            if answer.fresh:
                 return answer
             answer.abort()
         return None
@@ -133,12 +132,11 @@ class StreamedResponse(asyncio.Protocol):
 
     Attributes:
         status: of the answer; 0 until its head is here.
-        idle_since: seconds of the loop's clock.
     """
 
     def __init__(self, pool: HttpStreams) -> None:
         self.status = 0
-        self.idle_since = 0.0
+        self._idle_since = 0.0  # of the loop's clock
         self._pool = pool
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -158,6 +156,7 @@ class StreamedResponse(asyncio.Protocol):
         self._whole = False
         self._left = False
         self._heard = 0.0
+        self._take: Callable[[bytes], bool] | None = None
 
     # The reader's side
 
@@ -166,15 +165,26 @@ class StreamedResponse(asyncio.Protocol):
         """Whether something of the answer is here."""
         return bool(self.status or self._head_bytes)
 
-    async def ask(self, request: bytes) -> None:
-        """Send, and wait for what follows the head. Raises httpx.TransportError: the connection broke, or is silent."""
+    @property
+    def fresh(self) -> bool:
+        """Whether it was used lately."""
+        return self._loop.time() - self._idle_since <= _IDLE_S
+
+    async def ask(self, request: bytes, take: Callable[[bytes], bool] | None = None) -> None:
+        """Send, and wait for what follows the head. Raises httpx.TransportError: the connection broke, or is silent.
+
+        Args:
+            take: is given the body of an answer that is no error, piece by piece as it comes, until it returns False, which ends the waiting. It
+                must not raise.
+        """
         self._begin()
+        self._take = take
         if self._transport is not None:
             self._transport.write(request)
         self._heard = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._pool.idle_timeout_s, self._silent)
-        while not (self._parts or self._whole):
+        while not (self._parts or self._whole or self._take is not take):
             await self._more()
 
     async def read(self) -> bytes:
@@ -230,7 +240,7 @@ class StreamedResponse(asyncio.Protocol):
             self._disarm()
         self._left = True
         if self._fault is None and self._keep and not self._surplus:
-            self.idle_since = self._loop.time()
+            self._idle_since = self._loop.time()
             self._pool.over(self)
         else:
             self.abort()
@@ -306,9 +316,15 @@ class StreamedResponse(asyncio.Protocol):
             self._keep = self._parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
-        if not self._left and not self._surplus:
+        if self._left or self._surplus:
+            return
+        if self._take is None or self.status >= 400:
             self._parts.append(body)
-            self._wake()
+        elif self._take(body):
+            return
+        else:
+            self._take = None
+        self._wake()
 
     def on_message_complete(self) -> None:
         if not self.status or self._surplus:

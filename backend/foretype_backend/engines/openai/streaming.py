@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -34,6 +35,8 @@ class Stream:
         ended: done when nothing more of the answer will be read, for who waits for that.
         events, tokens, finish, end_logprob, usage: what was read of it.
         begun: text of it was given on.
+        left: what its reader did not take.
+        failed: what ended the reading.
         cut: enough was read, and the server goes on.
     """
 
@@ -51,6 +54,8 @@ class Stream:
     end_logprob: float | None = None
     usage: Event | None = None
     begun: bool = False
+    left: Sequence[Chunk] = ()
+    failed: EngineUnavailableError | None = None
     cut: bool = False
 
 
@@ -100,14 +105,14 @@ class StreamingServer(Server, ABC):
         self._live[request_id] = stream
         whole = False
         try:
-            answer = await self._ask(stream)
+            answer = await self._ask(stream, request.take)
+            chunks = stream.left
             while not whole:
-                for chunk in self._chunks(stream, await answer.read()):
+                for chunk in chunks or self._chunks(stream, await answer.read()):
                     whole = chunk.finish is not None
-                    if stream.over and not whole:  # it was given up at a chunk that came together with this one
-                        self._tokens_after_cancel += len(chunk.token_ids) or 1
-                        continue
-                    yield chunk
+                    if not stream.over or self._is_last(chunk):
+                        yield chunk
+                chunks = ()
         except (httpx.HTTPError, EngineUnavailableError, PromptRefusedError) as error:
             if not stream.over:
                 self._drop(stream)
@@ -150,24 +155,46 @@ class StreamingServer(Server, ABC):
         if self._shared:
             stream.body["cache_salt"] = self._salt(request.salt)
 
-    async def _ask(self, stream: Stream) -> StreamedResponse:
-        """Send it, on a connection that is free or on a new one; returns with what follows the head of the answer."""
+    async def _ask(self, stream: Stream, take: Callable[[Chunk], bool] | None) -> StreamedResponse:
+        """Send it, on a connection that is free or on a new one; returns with what follows the head of the answer, or what was not taken of it."""
         streams = self._asked()
         request = streams.request(msgspec.json.encode(stream.body), stream.headers)
+        piece = None if take is None else partial(self._took, stream, take)
         kept = streams.kept()
         stream.answer = kept or await self._connect(stream, streams)
         try:
-            await stream.answer.ask(request)
+            await stream.answer.ask(request, piece)
         except httpx.RemoteProtocolError:
             # A server may close a connection that is kept whenever it likes: llama.cpp's does behind every streamed answer.
             if kept is None or kept.began or stream.over:
                 raise
             stream.answer = None
             stream.answer = await self._connect(stream, streams)
-            await stream.answer.ask(request)
+            await stream.answer.ask(request, piece)
         if stream.answer.status >= 400:
             raise self._refused(self._url, stream.answer.status, await stream.answer.text())
+        if stream.failed is not None:
+            raise stream.failed
         return stream.answer
+
+    def _took(self, stream: Stream, take: Callable[[Chunk], bool], data: bytes) -> bool:
+        """What came, as it comes; false when its reader does not take the next chunk as well."""
+        try:
+            chunks = self._chunks(stream, data)
+        except EngineUnavailableError as error:
+            stream.failed = error
+            return False
+        for at, chunk in enumerate(chunks):
+            if (not stream.over or self._is_last(chunk)) and not take(chunk):
+                stream.left = chunks[at:]
+                return False
+        return True
+
+    def _is_last(self, chunk: Chunk) -> bool:
+        """Of a request that was given up at a chunk that came together with this one: any but the last is only counted."""
+        if chunk.finish is None:
+            self._tokens_after_cancel += len(chunk.token_ids) or 1
+        return chunk.finish is not None
 
     async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
         connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
