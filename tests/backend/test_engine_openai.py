@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from backend.model_servers import StandIn, running, wait_for_answers
-from backend.world import closing, until
+from backend.world import chunks_of, closing, until
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
@@ -125,9 +125,11 @@ async def engine(server: Server) -> AsyncIterator[OpenAIEngine]:
         yield engine
 
 
-async def collect(engine: OpenAIEngine, ids: list[int], *, name: str = "a", **kw: Any) -> list[Chunk]:
+async def collect(
+    engine: OpenAIEngine, ids: list[int], *, name: str = "a", takes: int = 0, **kw: Any
+) -> list[Chunk]:
     params = GenerationParams(max_tokens=3, end_token_ids=frozenset({7}), stop_strings=("\n\n",))
-    return [c async for c in engine.generate(GenerationRequest(name, ids, params, **kw))]
+    return await chunks_of(engine, GenerationRequest(name, ids, params, **kw), takes)
 
 
 def text_of(chunks: list[Chunk]) -> str:
@@ -214,6 +216,40 @@ async def test_closing_the_iterator_early_closes_the_connection(server: Server, 
     await until(lambda: server.disconnects)
 
 
+@pytest.mark.parametrize("takes", range(5))
+async def test_what_is_taken_as_it_comes_and_what_is_yielded_are_one_answer(engine: OpenAIEngine, takes: int) -> None:
+    chunks = await collect(engine, [1], takes=takes)
+    assert chunks == await collect(engine, [1]) and text_of(chunks) == "t0 t1 t2 "
+
+
+async def test_an_abort_while_a_chunk_is_taken_is_an_abort(server: Server, engine: OpenAIEngine) -> None:
+    server.behaviour, before = "at once", engine.statistics().tokens_after_cancel
+    taken: list[Chunk] = []
+
+    def take(chunk: Chunk) -> bool:
+        taken.append(chunk)
+        engine.abort("gone")
+        return True
+
+    asked = GenerationRequest("gone", [1], GenerationParams(max_tokens=60), take=take)
+    assert [one.finish async for one in engine.generate(asked)] == [EngineFinish.ABORTED] and len(taken) == 1
+    assert engine.statistics().tokens_after_cancel == before + 49
+
+
+async def test_who_waits_while_chunks_are_taken_can_be_cancelled(server: Server, engine: OpenAIEngine) -> None:
+    server.behaviour = "endless"
+    taken: list[Chunk] = []
+    asked = GenerationRequest(
+        "endless", [1], GenerationParams(max_tokens=9), take=lambda chunk: not taken.append(chunk)
+    )
+    waiting = asyncio.ensure_future(anext(engine.generate(asked)))
+    await until(lambda: len(taken) > 3)
+    waiting.cancel()
+    await until(lambda: server.disconnects and waiting.cancelled())
+    assert engine.statistics().running == 0
+
+
+@pytest.mark.parametrize("takes", [0, 99])
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [
@@ -225,13 +261,13 @@ async def test_closing_the_iterator_early_closes_the_connection(server: Server, 
     ],
 )
 async def test_a_stream_that_breaks_is_engine_unavailable(
-    server: Server, engine: OpenAIEngine, behaviour: str, message: str
+    server: Server, engine: OpenAIEngine, behaviour: str, message: str, takes: int
 ) -> None:
     server.behaviour = behaviour
     if behaviour == "silent":
         wait_for_answers(engine, 1.0)
     with pytest.raises(EngineUnavailableError, match=message):
-        await collect(engine, [1])
+        await collect(engine, [1], takes=takes)
     server.behaviour = "ok"
     wait_for_answers(engine, 60.0)
     assert text_of(await collect(engine, [1])) == "t0 t1 t2 "

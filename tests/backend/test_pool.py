@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from backend.replica import Replica
-from backend.world import until
+from backend.world import chunks_of, until
 from foretype_backend.engines.openai.http_stream import StreamedResponse
 from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import WARM_PRIORITY, Chunk, EngineFinish, GenerationParams, GenerationRequest
@@ -68,21 +68,22 @@ class Told:
     async def close(self) -> None: ...
 
 
-async def ask(pool: ReplicaPool, ids: list[int], name: str = "r", *, max_tokens: int = 3, **fields: Any) -> list[Chunk]:
+async def ask(
+    pool: ReplicaPool, ids: list[int], name: str = "r", *, max_tokens: int = 3, takes: int = 0, **fields: Any
+) -> list[Chunk]:
     params = GenerationParams(max_tokens=max_tokens)
-    return [
-        chunk async for chunk in pool.generate(GenerationRequest(name, ids, params, salt="s", origin=origin(**fields)))
-    ]
+    return await chunks_of(pool, GenerationRequest(name, ids, params, salt="s", origin=origin(**fields)), takes)
 
 
 PROMPT = list(range(1, 161))
 
 
-async def test_a_session_goes_where_its_prefix_is_and_the_prediction_is_the_engines_figure() -> None:
+@pytest.mark.parametrize("takes", [0, 1, 99])
+async def test_a_session_goes_where_its_prefix_is_and_the_prediction_is_the_engines_figure(takes: int) -> None:
     async with pool_of(Replica(), Replica(), Replica()) as pool:
         for turn in range(12):
-            chunks = await ask(pool, [*PROMPT, *range(300, 300 + 9 * turn)])
-            assert chunks[-1].finish is EngineFinish.LENGTH
+            chunks = await ask(pool, [*PROMPT, *range(300, 300 + 9 * turn)], takes=takes)
+            assert chunks[-1].finish is EngineFinish.LENGTH and len([id for one in chunks for id in one.token_ids]) == 3
         statistics = pool.pool_statistics()
         assert statistics.router.routes[Route.SEED] == 1
         assert statistics.router.routes[Route.STICKY] == 11
@@ -166,9 +167,10 @@ async def test_a_replica_that_is_slower_than_the_silence_allowed_stays_in_servic
         assert (statistics.outages, pool.statistics().restarts) == (0, 0) and statistics.checks > 1
 
 
+@pytest.mark.parametrize("takes", [0, 99])
 @pytest.mark.parametrize("behaviour", ["garbage", "dies", "error", "busy"])
 async def test_a_fault_before_the_first_token_goes_to_another_replica(
-    behaviour: str, monkeypatch: pytest.MonkeyPatch
+    behaviour: str, takes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foretype_backend.fleet.pool._TICK_S", 600.0)  # no check comes between the fault and the look
     one, two = Replica(), Replica()
@@ -178,9 +180,10 @@ async def test_a_fault_before_the_first_token_goes_to_another_replica(
         bad.behaviour = behaviour
         if behaviour == "dies":
             with pytest.raises(EngineUnavailableError):  # it spoke already: the gateway must not say its words twice
-                await ask(pool, PROMPT)
+                await ask(pool, PROMPT, takes=takes)
+            assert pool.pool_statistics().retried == 0
         else:
-            assert (await ask(pool, PROMPT))[-1].finish is EngineFinish.LENGTH
+            assert (await ask(pool, PROMPT, takes=takes))[-1].finish is EngineFinish.LENGTH
             assert pool.pool_statistics().retried == 1
         standing = pool.pool_statistics().replicas[bad.url].standing
         assert standing is {"busy": ReplicaStanding.IN_SERVICE, "error": ReplicaStanding.SUSPECT}.get(

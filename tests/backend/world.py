@@ -18,7 +18,7 @@ import uvicorn.server
 from foretype_backend.config.config import Config
 from foretype_backend.config.settings import GatewayConfig, LimitsConfig
 from foretype_backend.doors.contract import DocumentedApp
-from foretype_backend.engines.port import Engine
+from foretype_backend.engines.port import Chunk, Engine, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine, text_script
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.start.app import Gateway, create_app
@@ -292,3 +292,18 @@ async def gateway(
 
 def joined(deltas: Iterable[Delta]) -> str:
     return "".join(delta.text for delta in deltas)
+
+
+async def chunks_of(engine: Engine, request: GenerationRequest, takes: int = 0) -> list[Chunk]:
+    """All that an engine says; so many chunks of it are taken as they come, by engines that can."""
+    taken: list[Chunk] = []
+
+    def take(chunk: Chunk) -> bool:
+        goes_on = len(taken) < takes
+        if goes_on:
+            taken.append(chunk)
+        return goes_on
+
+    asked = msgspec.structs.replace(request, take=take) if takes else request
+    yielded = [chunk async for chunk in engine.generate(asked)]
+    return [*taken, *yielded]

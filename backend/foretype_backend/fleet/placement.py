@@ -1,15 +1,15 @@
-"""Where a request goes, and what is written down of it: the router's load, the replica's health, the book of caches, speculation."""
+"""Where a request goes: the replicas that it may ask, and the one that has most of its prompt. What is written down of it: :mod:`.attempt`."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from foretype_context.syntax.languages import LANGUAGES
 
-from foretype_backend.engines.port import Chunk, EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault, NoReplicaError
+from foretype_backend.fleet.attempt import Attempt, Books
 from foretype_backend.fleet.members.announced import AnnouncedRollout
 from foretype_backend.fleet.members.replicas import Members, OpenReplica
 from foretype_backend.fleet.members.revisions import RevisionBook, names_of
@@ -106,73 +106,16 @@ class Placement:
         revisions = {name: self._members[name].member.revision for name in names if within is None or name in within}
         return frozenset(names_of(rollout, origin.developer or origin.session, revisions))
 
-    async def follow(
-        self,
-        one: OpenReplica,
-        choice: ReplicaChoice,
-        found: LookUp,
-        stream: AsyncIterator[Chunk],
-        *,
-        revisions: RevisionBook,
-        max_tokens: int,
-    ) -> AsyncGenerator[Chunk]:
-        """One attempt on one replica: what it says, and the books of it; `revisions` counts what became of it."""
-        began, tokens, book = self._clock(), len(found.token_ids), self._book
-        (engine, member), revision = one, one.member.revision
-        revisions.asked(revision, found.origin.developer or found.origin.session)
-        alone = not member.health.in_flight
-        self._router.begin(choice, tokens, began, max_tokens=max_tokens)
-        member.health.began(began)
-        noted = self._pass_through
-
-        def note() -> None:
-            nonlocal noted
-            if not noted:
-                noted = True
-                book.sent(found, choice.replica, began)
-
-        # The request leaves with this turn of the loop: while it is under way there is time for the book.
-        asyncio.get_running_loop().call_soon(note)
-        generated: list[int] = []
-        waiting, served = True, False
-        kind = None if self.speculation is None else _kind(found.origin)
-        try:
-            async for chunk in stream:
-                now = self._clock()
-                member.health.heard(now)
-                if waiting:
-                    waiting = False
-                    revisions.first_token(revision, now - began)
-                    self._router.prefilled(choice, tokens)
-                    if alone:
-                        self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
-                if generated and chunk.token_ids and engine.guesses and self.speculation is not None and kind:
-                    self.speculation.note(*kind, len(chunk.token_ids))
-                generated += chunk.token_ids
-                if chunk.cached_tokens is not None:
-                    self._agree(choice, found, chunk.cached_tokens)
-                if chunk.finish is not None:
-                    served = chunk.finish is not EngineFinish.ABORTED
-                yield chunk
-        except EngineUnavailableError:
-            revisions.failed(revision)
-            raise
-        finally:
-            try:
-                if isinstance(stream, AsyncGenerator):
-                    await stream.aclose()
-            finally:  # a replica that does not let go is not waited for: it must not count as busy for ever
-                if waiting:
-                    self._router.prefilled(choice, tokens)
-                self._router.end(choice, tokens, max_tokens=max_tokens)
-                member.health.ended(served=served)
-                note()  # of one that was over within its turn
-                if not self._pass_through:
-                    now = self._clock()
-                    if generated:
-                        book.answered(found, generated, choice.replica, now)
-                    if not found.origin.document:  # a stateless client: there is no session that could end
-                        book.left(found.origin.session, now)
+    def attempt(self, one: OpenReplica, choice: ReplicaChoice, found: LookUp, revisions: RevisionBook) -> Attempt:
+        """One attempt on one replica; `revisions` counts what became of it."""
+        books = Books(
+            self._router,
+            revisions,
+            caches=None if self._pass_through else self._book,
+            cached=partial(self._agree, choice, found),
+            together=None if self.speculation is None else partial(self.speculation.note, *_kind(found.origin)),
+        )
+        return Attempt(one, choice, found, books, clock=self._clock)
 
     def _agree(self, choice: ReplicaChoice, found: LookUp, cached_tokens: int) -> None:
         predicted = found.held.get(choice.replica, 0)

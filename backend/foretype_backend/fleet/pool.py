@@ -269,24 +269,18 @@ class ReplicaPool:
         while True:
             choice = self._placement.choose(found, avoid | plain)
             one = self._members[choice.replica]
-            stream = one.engine.generate(
-                request if not avoid else msgspec.structs.replace(request, id=f"{request_id}.{len(avoid)}")
-            )
-            spoke = False
             self._placed_at[request_id] = one
+            attempt = self._placement.attempt(one, choice, found, self.revisions)
+            asked = request if not avoid else msgspec.structs.replace(request, id=f"{request_id}.{len(avoid)}")
             try:
-                following = self._placement.follow(
-                    one, choice, found, stream, revisions=self.revisions, max_tokens=request.params.max_tokens
-                )
-                async with contextlib.aclosing(following) as chunks:
+                async with contextlib.aclosing(attempt.chunks(asked)) as chunks:
                     async for chunk in chunks:
-                        spoke = True
                         yield chunk
                 return
             except EngineUnavailableError as error:
                 self._fault(one, error)
                 others = len(self._router.replicas) - (choice.replica in self._router.replicas)
-                if spoke or avoid or (others < 1 and not self.options.pass_through):
+                if attempt.spoke or avoid or (others < 1 and not self.options.pass_through):
                     raise
                 avoid = frozenset({choice.replica})  # a fleet's own router is asked again: it has others to choose from
                 self._retried += 1
