@@ -125,9 +125,7 @@ async def engine(server: Server) -> AsyncIterator[OpenAIEngine]:
         yield engine
 
 
-async def collect(
-    engine: OpenAIEngine, ids: list[int], *, name: str = "a", takes: int = 0, **kw: Any
-) -> list[Chunk]:
+async def collect(engine: OpenAIEngine, ids: list[int], *, name: str = "a", takes: int = 0, **kw: Any) -> list[Chunk]:
     params = GenerationParams(max_tokens=3, end_token_ids=frozenset({7}), stop_strings=("\n\n",))
     return await chunks_of(engine, GenerationRequest(name, ids, params, **kw), takes)
 

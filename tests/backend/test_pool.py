@@ -11,7 +11,6 @@ import pytest
 from backend.replica import Replica
 from backend.world import chunks_of, until
 from foretype_backend.engines.openai.http_stream import StreamedResponse
-from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import WARM_PRIORITY, Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError

@@ -56,8 +56,8 @@ class GenerationRequest(msgspec.Struct, frozen=True):
         origin: what the prompt is made of, for engines that route or keep tiers.
         traceparent: the gateway's span (W3C Trace Context), for servers that trace as well; "" where nothing is traced.
         handed: what a replica that computed the prompt says of where it is.
-        take: is given a chunk in the very moment in which it comes, by engines that can, and returns whether it takes the next one as well.
-            What it took is not yielded; the chunk with which it ends is, and what follows. It never raises.
+        take: is given a chunk that is not the last in the very moment in which it comes, by engines that can, and returns whether it takes
+            the next one as well. What it took is not yielded; the chunk with which it ended is, and what follows. It never raises.
     """
 
     id: str

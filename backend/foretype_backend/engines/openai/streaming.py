@@ -185,7 +185,9 @@ class StreamingServer(Server, ABC):
             stream.failed = error
             return False
         for at, chunk in enumerate(chunks):
-            if (not stream.over or self._is_last(chunk)) and not take(chunk):
+            if stream.over and not self._is_last(chunk):
+                continue
+            if chunk.finish is not None or not take(chunk):
                 stream.left = chunks[at:]
                 return False
         return True
