@@ -75,6 +75,10 @@ class Server(StandIn):
         if self.behaviour == "at once":
             yield event(choices=[{"text": "t ", "finish_reason": None}]) * 50
             await asyncio.sleep(60)
+        if self.behaviour == "in one turn":
+            for _ in range(50):
+                yield event(choices=[{"text": "t ", "finish_reason": None}])
+            await asyncio.sleep(60)
         endless = self.behaviour == "endless"
         for i in range(body["max_tokens"] if not endless else 10**6):
             if self.behaviour == "silent" and i == 1:
@@ -86,8 +90,8 @@ class Server(StandIn):
             if self.behaviour == "error event" and i == 2:
                 yield event(error={"message": "out of memory"})
                 return
-            if self.behaviour == "nonsense":
-                yield "data: {{{\n\n"
+            if self.behaviour in ("nonsense", "deep"):
+                yield "data: {{{\n\n" if self.behaviour == "nonsense" else f'data: {{"error": {"[" * 5000}\n\n'
                 return
             logprobs = {"token_logprobs": [-0.25]} if "logprobs" in body else None
             try:
@@ -234,6 +238,38 @@ async def test_an_abort_while_a_chunk_is_taken_is_an_abort(server: Server, engin
     assert engine.statistics().tokens_after_cancel == before + 49
 
 
+async def test_a_fault_of_who_takes_is_raised_to_who_reads_and_ends_the_request(
+    server: Server, engine: OpenAIEngine
+) -> None:
+    server.behaviour = "endless"
+
+    def take(_chunk: Chunk) -> bool:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await chunks_of(engine, GenerationRequest("endless", [1], GenerationParams(max_tokens=9), take=take))
+    await until(lambda: server.disconnects)
+    assert engine.statistics().running == 0
+
+
+async def test_what_came_together_with_the_end_that_a_reader_chose_is_not_after_a_cancel(
+    server: Server, engine: OpenAIEngine
+) -> None:
+    server.behaviour, before = "in one turn", engine.statistics()
+    taken: list[Chunk] = []
+
+    def take(chunk: Chunk) -> bool:
+        taken.append(chunk)
+        return len(taken) < 3
+
+    stream = engine.generate(GenerationRequest("enough", [1], GenerationParams(max_tokens=60), take=take))
+    await anext(stream)
+    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    after = engine.statistics()
+    assert after.tokens_after_cancel == before.tokens_after_cancel and len(taken) == 3
+    assert after.generated_tokens > before.generated_tokens + 3
+
+
 async def test_who_waits_while_chunks_are_taken_can_be_cancelled(server: Server, engine: OpenAIEngine) -> None:
     server.behaviour = "endless"
     taken: list[Chunk] = []
@@ -255,6 +291,7 @@ async def test_who_waits_while_chunks_are_taken_can_be_cancelled(server: Server,
         ("ends early", "ended without a finish reason"),
         ("error event", "out of memory"),
         ("nonsense", "no completion"),
+        ("deep", "no completion"),
         ("silent", "idle_timeout_s"),
     ],
 )

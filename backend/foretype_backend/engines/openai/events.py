@@ -219,7 +219,7 @@ class Reader:
     def _decoded(self, payload: bytes) -> Any:
         try:
             return self.decoder.decode(payload)
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             told = f"{self._url}: sent {self.nonsense} ({error}); is it {self.expected}?"
             raise EngineUnavailableError(told, fault=Fault.GARBAGE) from None
 

@@ -189,11 +189,13 @@ class StreamedResponse(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """What came since the last call, in the order it came; empty at the end. Raises httpx.TransportError."""
-        while not (parts := self._parts):
-            if self._whole:
-                return b""
+        while not (self._parts or self._whole):
             await self._more()
-        self._parts = []
+        return self.here()
+
+    def here(self) -> bytes:
+        """As :meth:`read`, of what is here already, if anything is."""
+        parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def text(self) -> str:

@@ -55,7 +55,7 @@ class Stream:
     usage: Event | None = None
     begun: bool = False
     left: Sequence[Chunk] = ()
-    failed: EngineUnavailableError | None = None
+    failed: Exception | None = None
     cut: bool = False
 
 
@@ -181,15 +181,15 @@ class StreamingServer(Server, ABC):
         """What came, as it comes; false when its reader does not take the next chunk as well."""
         try:
             chunks = self._chunks(stream, data)
-        except EngineUnavailableError as error:
+            for at, chunk in enumerate(chunks):
+                if stream.over and not self._is_last(chunk):
+                    continue
+                if chunk.finish is not None or not take(chunk):
+                    stream.left = chunks[at:]
+                    return False
+        except Exception as error:  # noqa: BLE001 - ours or the server's: whoever waits for the answer raises it, not the parser that calls
             stream.failed = error
             return False
-        for at, chunk in enumerate(chunks):
-            if stream.over and not self._is_last(chunk):
-                continue
-            if chunk.finish is not None or not take(chunk):
-                stream.left = chunks[at:]
-                return False
         return True
 
     def _is_last(self, chunk: Chunk) -> bool:
@@ -232,6 +232,13 @@ class StreamingServer(Server, ABC):
             whole: its last chunk was read, and what is left of the answer comes at once.
         """
         answer = stream.answer
+        try:
+            if not whole and answer is not None and (here := answer.here()):
+                whole = any(
+                    chunk.finish for chunk in self._chunks(stream, here)
+                )  # not after a cancel: nobody has told it
+        except EngineUnavailableError:
+            pass  # nobody waits for it
         if not whole:
             stream.over = True
             self._stop(stream)
