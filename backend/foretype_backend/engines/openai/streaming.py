@@ -110,7 +110,7 @@ class StreamingServer(Server, ABC):
             while not whole:
                 for chunk in chunks or self._chunks(stream, await answer.read()):
                     whole = chunk.finish is not None
-                    if not stream.over or self._is_last(chunk):
+                    if not (stream.over and self._only_counted(chunk)):
                         yield chunk
                 chunks = ()
         except (httpx.HTTPError, EngineUnavailableError, PromptRefusedError) as error:
@@ -182,7 +182,7 @@ class StreamingServer(Server, ABC):
         try:
             chunks = self._chunks(stream, data)
             for at, chunk in enumerate(chunks):
-                if stream.over and not self._is_last(chunk):
+                if stream.over and self._only_counted(chunk):
                     continue
                 if chunk.finish is not None or not take(chunk):
                     stream.left = chunks[at:]
@@ -192,11 +192,11 @@ class StreamingServer(Server, ABC):
             return False
         return True
 
-    def _is_last(self, chunk: Chunk) -> bool:
-        """Of a request that was given up at a chunk that came together with this one: any but the last is only counted."""
+    def _only_counted(self, chunk: Chunk) -> bool:
+        """Of a request that was given up at a chunk that came together with this one: true of any but the last."""
         if chunk.finish is None:
             self._tokens_after_cancel += len(chunk.token_ids) or 1
-        return chunk.finish is not None
+        return chunk.finish is None
 
     async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
         connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
@@ -232,19 +232,16 @@ class StreamingServer(Server, ABC):
             whole: its last chunk was read, and what is left of the answer comes at once.
         """
         answer = stream.answer
-        try:
-            if not whole and answer is not None and (here := answer.here()):
-                whole = any(
-                    chunk.finish for chunk in self._chunks(stream, here)
-                )  # not after a cancel: nobody has told it
-        except EngineUnavailableError:
-            pass  # nobody waits for it
-        if not whole:
+        if answer is None:
             stream.over = True
             self._stop(stream)
-        if answer is None:
             return
         try:
+            if not whole and (here := answer.here()):  # it came before anybody was told to stop
+                whole = any(chunk.finish for chunk in self._chunks(stream, here))
+            if not whole:
+                stream.over = True
+                self._stop(stream)
             while not whole:
                 whole = bool(self._chunks(stream, await answer.read()))
         except (httpx.HTTPError, EngineUnavailableError):
